@@ -1,0 +1,1 @@
+"""The furniture every protocol is given. No I/O, no protocol."""

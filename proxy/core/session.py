@@ -1,0 +1,54 @@
+"""What every protocol provides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from rules.model import Limits, Platform
+
+from .steps import Steps
+from .viewer import Viewer
+
+
+class Session(Protocol):
+    """One reader's connection, without I/O. Each call yields steps.
+
+    Raises (from any of them): WireError, whose `answer` is sent to the reader before both sides close.
+    """
+
+    logged_in: bool
+    """False until the first answer that is not "log in first"; the relay's login time-out looks at it."""
+
+    def from_reader(self, data: bytes) -> Steps[None]:
+        """Bytes of the reader; b"" is the end of its stream."""
+        ...
+
+    def from_server(self, data: bytes) -> Steps[None]:
+        """Bytes of the server; b"" is the end of its stream."""
+        ...
+
+    def policy_changed(self) -> Steps[None]:
+        """The policy was replaced while the session lives."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a listener's config says to its sessions."""
+
+    limits: Limits = Limits()
+    writes: str = "adds"
+    """`adds`: adding to a covered resource is free; `strict`: every write to one is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolEntry:
+    """A line of the table of protocols."""
+
+    name: str
+    platforms: frozenset[Platform]
+    session: Callable[[Viewer, SessionSettings], Session]
+    surface: Callable[[], str]
+    """The surface table as text, for `veil surface NAME`."""

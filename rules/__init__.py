@@ -1,0 +1,1 @@
+"""What may be seen. Pure: no sockets, no clocks; files only under `rules.store`."""

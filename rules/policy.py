@@ -1,0 +1,107 @@
+"""A snapshot of rules and access. Immutable; replaced whole, never edited."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from .access import UNMASKED, Access, Reader
+from .model import AccessList, Connection, Kind, Limits, Resource, Rule, RuleBook
+from .patterns import Matcher
+from .plan import Plan, closed_plan, compile_plan
+from .view import View
+
+CACHE_SIZE = 4096  # views and plans kept; resource names come from readers, so the cache must not grow with them
+
+ANYTHING = b"*"
+NOT_READ = "rules could not be read"
+
+
+class Policy:
+    """Views under one state of rules and access. Safe to share; only caches change."""
+
+    def __init__(self, book: RuleBook, limits: Limits = Limits()) -> None:
+        self.version = book.version
+        self.rules = book.rules
+        self._enabled = tuple(rule for rule in book.rules if rule.enabled)
+        self._access = Access(book.access)
+        self._limits = limits
+        self._closed: Plan | None = None
+        self._matchers = [(Matcher(rule.resources, strict=False), Matcher(rule.excepted, strict=True)) for rule in self._enabled]
+        self._plans: dict[tuple[Rule, ...], Plan] = {}
+        self._views: OrderedDict[tuple[str | None, Resource], View] = OrderedDict()
+        self._anything: dict[tuple[str | None, Connection], View] = {}
+
+    @classmethod
+    def closed(cls, reason: str = NOT_READ) -> Policy:
+        """Before the first good read of the store: everything is masked whole and nothing may be lifted."""
+        policy = cls(RuleBook("", (), AccessList()))
+        policy._closed = closed_plan(reason)
+        return policy
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed is not None
+
+    def view(self, who: Reader, what: Resource) -> View:
+        """What the reader may see of the resource."""
+        key = (who.name, what)
+        view = self._views.get(key)
+        if view is None:
+            view = self._view(who, what)
+            self._views[key] = view
+            if len(self._views) > CACHE_SIZE:
+                self._views.popitem(last=False)
+        return view
+
+    def _view(self, who: Reader, what: Resource) -> View:
+        name = who.name or ""
+        if self._closed is not None:
+            return View(what, name, self._closed)
+        rules = tuple(
+            rule
+            for rule, (named, excepted) in zip(self._enabled, self._matchers, strict=True)
+            if _in_scope(rule, what.connection) and named.matches(what.kind, what.name) and not excepted.matches(what.kind, what.name)
+        )
+        if not rules:
+            return View(what, name)
+        held = self._access.may(who, UNMASKED, what)
+        return View(what, name, self._plan(rules, what.connection), held.yes, held.through)
+
+    def anything(self, who: Reader, connection: Connection) -> View:
+        """The view of a connection as a whole, under the name `*`: it masks while any rule there masks for
+        the reader, and may be lifted only under a permission on all of it that no deny touches."""
+        key = (who.name, connection)
+        view = self._anything.get(key)
+        if view is None:
+            if len(self._anything) > CACHE_SIZE:
+                self._anything.clear()
+            view = self._anything[key] = self._anything_view(who, connection)
+        return view
+
+    def _anything_view(self, who: Reader, connection: Connection) -> View:
+        name = who.name or ""
+        what = Resource(connection, Kind.KEY, ANYTHING)
+        if self._closed is not None:
+            return View(what, name, self._closed)
+        rules = tuple(rule for rule in self._enabled if _in_scope(rule, connection))
+        if not rules:
+            return View(what, name)
+        held = self._access.may_everywhere(who, UNMASKED, connection)
+        return View(what, name, self._plan(rules, connection), held.yes, held.through)
+
+    def _plan(self, rules: tuple[Rule, ...], connection: Connection) -> Plan:
+        plan = self._plans.get(rules)
+        if plan is None:
+            if len(self._plans) > CACHE_SIZE:
+                self._plans.clear()
+            plan = self._plans[rules] = compile_plan(rules, connection.platform, self._limits)
+        return plan
+
+
+def _in_scope(rule: Rule, connection: Connection) -> bool:
+    scope = rule.scope
+    return (
+        rule.platform is connection.platform
+        and (scope.environment is None or scope.environment == connection.environment)
+        and (scope.connection is None or scope.connection == connection.name)
+    )
