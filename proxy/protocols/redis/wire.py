@@ -25,6 +25,7 @@ NODE_COST = 128
 ARRAY, SET, PUSH, MAP, ATTRIBUTE = b"*~>%|"
 BULK, BULK_ERROR, VERBATIM = b"$!="
 SIMPLE, ERROR, INTEGER, DOUBLE, BOOLEAN, NULL, BIG_NUMBER = b"+-:,#_("
+DROPPED = b"$12\r\n\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2\r\n"  # what stands for a blob too large to hold
 LINES = frozenset(b"+-:,#_(")
 BLOBS = frozenset(b"$!=")
 TREES = frozenset(b"*~>%|")
@@ -78,12 +79,14 @@ def with_body(node: Node, body: bytes) -> Node:
 
 
 def encode(node: Node) -> bytes:
-    """The bytes of a Node. A `large` one cannot be encoded: its bytes are gone."""
+    """The bytes of a Node. A `large` one, whose bytes are gone, reads as masked."""
     out: list[bytes] = []
     todo = [node]
     while todo:
         each = todo.pop()
-        assert not each.large, "a blob that was dropped must be masked before it is encoded"
+        if each.large:
+            out.append(DROPPED)
+            continue
         out += (b"%c" % each.kind, each.line, b"\r\n")
         if each.body is not None:
             out += (each.body, b"\r\n")
