@@ -136,62 +136,72 @@ class _Values:
 
     def cut(self, data: bytes) -> Cut:
         """A value that is neither null nor too large; only where there is a `rule`."""
-        touches = self.look(data)
-        return touches if isinstance(touches, Cut) else self.finish(data, touches)
+        cut = self.read(data)
+        return self.unread(data, self.claims) if cut is None else cut
 
-    def finish(self, data: bytes, touches: list[scan.Touch]) -> Cut:
-        """The document with what is touched of it masked; the same object when nothing is."""
-        if not touches:
-            return Cut(data)
-        masked, bits = scan.splice(data, touches)
-        return Cut(masked, self._automaton.named(bits))
-
-    def look(self, data: bytes) -> list[scan.Touch] | Cut:
-        """What is touched of a JSON value, or the cut of a value that is not masked as JSON."""
+    def read(self, data: bytes) -> Cut | None:
+        """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text."""
         assert self.rule is not None
-        first = scan.first_byte(data)
-        is_document = first in (b"{", b"[")
-        opens = first == b'"' and self._automaton.root.opens and scan.starts_like_json(data.lstrip(scan.WHITE))
-        as_text = self._looking is not None or self._text_platform
-        if as_text and not is_document and not opens:
-            return self._unread(data)
         try:
-            touches = self._walk(data)
+            if not self._is_read(data):
+                return None
+            masked, bits = self._mask(data)
         except scan.NotJson:
-            return self._unread(data)
+            return None
         except scan.TooDeep:
             return _whole(TOO_DEEP, self.rule)
         except TooManyPaths:
             return _whole(TOO_MANY_PATHS, self.rule)
-        if as_text and opens and touches and touches[0].opened is None:
-            return self._unread(data)
-        return touches
+        return Cut(masked, self._automaton.named(bits))
+
+    def _is_read(self, data: bytes) -> bool:
+        """Whether the value is one to follow paths in: a document, a string that holds one, or (where no path
+        has to be followed) on platforms of typed values any scalar. Raises what `scan.walk` raises."""
+        first = scan.first_byte(data)
+        if first in (b"{", b"[") or not (self._looking is not None or self._text_platform):
+            return True
+        if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data.lstrip(scan.WHITE)):
+            return False
+        return all(inner is not None for _, _, _, inner in self._walk(data))
 
     def _walk(self, data: bytes) -> list[scan.Touch]:
+        """What is touched of a string at the top: itself, or nothing, or what is inside it."""
         try:
-            return scan.walk(data, self._automaton.root, self._limits.max_depth)
+            return list(scan.walk(data, self._automaton.root, self._limits.max_depth))
+        except TooManyPaths:
+            self._automaton.start_over()
+            return list(scan.walk(data, self._automaton.root, self._limits.max_depth))
+
+    def _mask(self, data: bytes) -> tuple[bytes, int]:
+        try:
+            return scan.mask(data, self._automaton.root, self._limits.max_depth)
         except TooManyPaths:  # perhaps only together with what other documents needed
             self._automaton.start_over()
-            return scan.walk(data, self._automaton.root, self._limits.max_depth)
+            return scan.mask(data, self._automaton.root, self._limits.max_depth)
 
-    def _unread(self, data: bytes) -> Cut:
-        """A value in which paths cannot be followed."""
+    def unread(self, data: bytes, claims: Sequence[_Claim]) -> Cut:
+        """A value in which paths cannot be followed; `claims` are what is wanted for a text."""
         if self._looking is not None:
             return _whole(NOT_JSON, self._looking[0])
-        return _text(data, self.claims, self._limits)
+        return _text(data, claims, self._limits)
 
     def mask_in(self, data: bytes) -> Hit | None:
         """The field whose mask a value bears where the field covers it; only where there is a `rule`."""
-        touches = None if len(data) > self._limits.max_value_bytes else self.look(data)
-        if isinstance(touches, list):
-            for text, act in scan.texts(data, touches):
-                bit = act.left_by(text)
-                if bit is not None:
-                    return self._automaton.named(bit)[0]
-            return None
+        try:
+            if len(data) <= self._limits.max_value_bytes and self._is_read(data):
+                return self._mask_in_document(data)
+        except (scan.NotJson, scan.TooDeep, TooManyPaths):
+            pass  # looked through as a text
         if self._looking is not None and bears_mask(data):
             return hit_of(*self._looking)
         return _text_mask(data, self.claims)
+
+    def _mask_in_document(self, data: bytes) -> Hit | None:
+        for text, act in scan.texts(data, self._automaton.root, self._limits.max_depth):
+            bit = act.left_by(text)
+            if bit is not None:
+                return self._automaton.named(bit)[0]
+        return None
 
 
 class Plan:
@@ -260,18 +270,16 @@ class Plan:
 
     def _stricter(self, data: bytes, claims: list[_Claim], values: _Values) -> Cut:
         """A hash field under its name and under value-kind fields as well."""
-        touches = values.look(data)
-        if isinstance(touches, Cut):
-            if touches.whole is not None:
-                return touches
-            return _text(data, self._in_order(claims + values.claims), self._limits)
+        within = values.read(data)
+        if within is None:
+            return values.unread(data, self._in_order(claims + values.claims))
+        if within.whole is not None:
+            return within
         redacting = [claim for claim in claims if not isinstance(claim.method, Partial)]
         if redacting:
             return Cut(MASK_BYTES, _hits(redacting))
-        if not touches:
-            return _text(data, claims, self._limits)
         # Kept ends of the text would show what is hidden inside it.
-        return Cut(MASK_BYTES, values.finish(data, touches).hits)
+        return Cut(MASK_BYTES, within.hits) if within.hits else _text(data, claims, self._limits)
 
     def _in_order(self, claims: Sequence[_Claim]) -> list[_Claim]:
         order = {id(rule): index for index, rule in enumerate(self.rules)}

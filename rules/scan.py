@@ -1,10 +1,11 @@
 """One pass over the bytes of a JSON text: what of it the automaton covers, and the text with that masked.
 
-    walk(data, state)    -> touches: the scalars something is done to, by place
-    splice(data, touches) -> the bytes with masks put in, everything else byte for byte
+    mask(data, state)  -> the bytes with masks put in, everything else byte for byte
+    texts(data, state) -> what the covered strings stand for, to look for masks in them
 
 Strict: UTF-8 and RFC 8259, nothing more. Never recurses into the nesting of a document; only into JSON within strings,
-eight deep at most. Does not decide anything: states (`automaton`) say what is done to a scalar, acts (`methods`) how.
+eight deep at most. What is touched is never held as a list, so that memory stays a few times the size of the text.
+Does not decide anything: states (`automaton`) say what is done to a scalar, acts (`methods`) how.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from .automaton import State
@@ -68,28 +69,24 @@ class TooDeep(ValueError):
     """More open brackets, or more strings within strings, than are followed."""
 
 
-class Opened(NamedTuple):
-    """A JSON text that was the contents of a string, and what is touched in it."""
+class Inner(NamedTuple):
+    """A JSON text that was the contents of a string, valid, with something touched; and where to go on in it."""
 
     data: bytes
-    touches: list[Touch]
+    state: State
+    max_depth: int
+    depth: int
+    opened: int
+
+    def touches(self) -> Iterator[Touch]:
+        return _walk(self.data, self.state, self.max_depth, self.depth, self.opened)
 
 
-class Touch(NamedTuple):
-    """A scalar at `data[start:end]` and what is done to it; or a string with touches inside, and `act` counts not."""
+Touch = tuple[int, int, Act | None, Inner | None]
+"""A scalar at `data[start:end]` with what is done to it, or an opened string with what is inside."""
 
-    start: int
-    end: int
-    act: Act
-    opened: Opened | None = None
-
-
-class Splice(NamedTuple):
-    """`text` instead of `data[start:end]`."""
-
-    start: int
-    end: int
-    text: bytes
+Splice = tuple[int, int, bytes, int]
+"""Text instead of `data[start:end]`, and the bits of the fields that decided it."""
 
 
 def starts_like_json(data: bytes, start: int = 0) -> bool:
@@ -109,11 +106,11 @@ def is_null(data: bytes) -> bool:
     return data.strip(WHITE) == b"null"
 
 
-def walk(data: bytes, root: State, max_depth: int) -> list[Touch]:
-    """What of a JSON text is covered, in the order of its bytes; empty when nothing is.
+def walk(data: bytes, root: State, max_depth: int) -> Iterator[Touch]:
+    """What of a JSON text is covered, in the order of its bytes.
 
     Raises:
-        NotJson: it is none.
+        NotJson: it is none. Known for certain only when the last touch has been taken.
         TooDeep: more than `max_depth` brackets are open at once, or more than `MAX_OPENED` strings.
         TooManyPaths: from the automaton.
     """
@@ -121,8 +118,7 @@ def walk(data: bytes, root: State, max_depth: int) -> list[Touch]:
     return _walk(data, root, max_depth, 0, 0)
 
 
-def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) -> list[Touch]:
-    touches: list[Touch] = []
+def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) -> Iterator[Touch]:
     stack: list[tuple[State, int]] = []
     size = len(data)
     pos = 0
@@ -155,10 +151,10 @@ def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) ->
             if state.text is not None or state.looks:
                 touch = _string(data, *value.span(_IS_STRING), state, max_depth, depth, opened)
                 if touch is not None:
-                    touches.append(touch)
+                    yield touch
         elif kind == _IS_SCALAR:
             if state.scalar is not None:
-                touches.append(Touch(*value.span(_IS_SCALAR), state.scalar))
+                yield *value.span(_IS_SCALAR), state.scalar, None
         elif kind != _IS_NULL:
             if depth >= max_depth:
                 raise TooDeep("nested too deeply")
@@ -182,7 +178,7 @@ def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) ->
         else:
             if pos != size:
                 raise NotJson("not JSON")
-            return touches
+            return
 
 
 def _string(data: bytes, start: int, end: int, state: State, max_depth: int, depth: int, opened: int) -> Touch | None:
@@ -193,18 +189,13 @@ def _string(data: bytes, start: int, end: int, state: State, max_depth: int, dep
             if opened >= MAX_OPENED:
                 raise TooDeep("nested too deeply")
             try:
-                inner = contents(data[start:end]).encode()
-                touches = _walk(inner, state, max_depth, depth, opened + 1)
+                inner = Inner(contents(data[start:end]).encode(), state, max_depth, depth, opened + 1)
+                touched = sum(1 for _ in inner.touches())  # to its end: only then it is known to be JSON
             except (NotJson, UnicodeEncodeError):  # a lone surrogate is no UTF-8: masked like any other nonsense
-                touches = None
-            if touches is not None:
-                return Touch(start, end, _opened_act(state), Opened(inner, touches)) if touches else None
-    return None if act is None else Touch(start, end, act)
-
-
-def _opened_act(state: State) -> Act:
-    assert state.failed is not None
-    return state.failed
+                pass
+            else:
+                return (start, end, None, inner) if touched else None
+    return None if act is None else (start, end, act, None)
 
 
 def _past_blank(data: bytes, pos: int) -> int:
@@ -234,75 +225,75 @@ def contents(string: bytes) -> str:
     return decoded
 
 
-def texts(data: bytes, touches: Sequence[Touch]) -> Iterator[tuple[str, Act]]:
-    """What each touched string stands for, with its act, in opened strings too."""
-    for touch in touches:
-        if touch.opened is not None:
-            yield from texts(touch.opened.data, touch.opened.touches)
-        elif data[touch.start] == _QUOTE:
-            yield contents(data[touch.start : touch.end]), touch.act
+def texts(data: bytes, root: State, max_depth: int) -> Iterator[tuple[str, Act]]:
+    """What each covered string stands for, with its act, in opened strings too. Raises what `walk` raises."""
+    return _texts(data, walk(data, root, max_depth))
 
 
-def splice(data: bytes, touches: Sequence[Touch]) -> tuple[bytes, int]:
-    """The text with its masks put in, and the bits of the fields that decided them."""
-    splices, bits = _splices(data, touches)
-    parts = []
-    done = 0
-    for each in splices:
-        parts.append(data[done : each.start])
-        parts.append(each.text)
-        done = each.end
-    parts.append(data[done:])
-    return b"".join(parts), bits
+def _texts(data: bytes, touches: Iterator[Touch]) -> Iterator[tuple[str, Act]]:
+    for start, end, act, inner in touches:
+        if inner is not None:
+            yield from _texts(inner.data, inner.touches())
+        elif act is not None and data[start] == _QUOTE:
+            yield contents(data[start:end]), act
 
 
-def _splices(data: bytes, touches: Sequence[Touch]) -> tuple[list[Splice], int]:
-    splices: list[Splice] = []
-    bits = 0
-    for start, end, act, opened in touches:
-        if opened is not None:
-            inner, inner_bits = _splices(opened.data, opened.touches)
-            bits |= inner_bits
-            splices += _outward(data[start + 1 : end - 1], start + 1, inner)
+def mask(data: bytes, root: State, max_depth: int) -> tuple[bytes, int]:
+    """The text with its masks put in, and the bits of the fields that decided them.
+
+    The very object that came in, and 0, when nothing is covered. Raises what `walk` raises.
+    """
+    out = bytearray()
+    bits = done = 0
+    for start, end, text, decided in _splices(data, walk(data, root, max_depth)):
+        bits |= decided
+        out += data[done:start]
+        out += text
+        done = end
+    if not bits:
+        return data, 0
+    out += data[done:]
+    return bytes(out), bits
+
+
+def _splices(data: bytes, touches: Iterator[Touch]) -> Iterator[Splice]:
+    for start, end, act, inner in touches:
+        if act is None:
+            assert inner is not None
+            yield from _outward(data[start + 1 : end - 1], start + 1, _splices(inner.data, inner.touches()))
         elif data[start] == _QUOTE:
-            bits |= _mask_string(data, start, end, act, splices)
+            yield _mask_string(data, start, end, act)
         elif data[start] in _T_OR_F:
-            bits |= act.deciders()
-            splices.append(Splice(start, end, b"false"))
+            yield start, end, b"false", act.deciders()
+        elif act.outcome.redacts:
+            yield start, end, b"0", act.redacting or act.deciders(end - start)
         else:
-            bits |= _mask_number(start, end, act, splices)
-    return splices, bits
+            yield from _mask_number(start, end, act)
 
 
-def _mask_number(start: int, end: int, act: Act, splices: list[Splice]) -> int:
+def _mask_number(start: int, end: int, act: Act) -> Iterator[Splice]:
+    """A number under a partial: a string of its digits."""
+    bits = act.deciders(end - start)
+    if act.outcome.hides(end - start):
+        yield start, end, _MASK_STRING, bits
+        return
+    first, last = start + act.outcome.keep_first, end - act.outcome.keep_last
+    yield start, start, b'"', bits
+    yield first, last, _DOT * (last - first), bits
+    yield end, end, b'"', bits
+
+
+def _mask_string(data: bytes, start: int, end: int, act: Act) -> Splice:
+    if act.redacting:  # whatever its length, so it need not be counted
+        return start, end, _MASK_STRING, act.redacting
     outcome = act.outcome
-    if outcome.redacts:
-        splices.append(Splice(start, end, b"0"))
-    elif outcome.hides(end - start):
-        splices.append(Splice(start, end, _MASK_STRING))
-    else:
-        first, last = start + outcome.keep_first, end - outcome.keep_last
-        splices.append(Splice(start, start, b'"'))
-        splices.append(Splice(first, last, _DOT * (last - first)))
-        splices.append(Splice(end, end, b'"'))
-    return act.deciders(end - start)
-
-
-def _mask_string(data: bytes, start: int, end: int, act: Act, splices: list[Splice]) -> int:
-    outcome = act.outcome
-    if outcome.redacts:
-        splices.append(Splice(start, end, _MASK_STRING))
-        if act.redacting:  # whatever its length, so it need not be counted
-            return act.redacting
     characters = len(contents(data[start:end]))
-    if not outcome.redacts:
-        if outcome.hides(characters):
-            splices.append(Splice(start, end, _MASK_STRING))
-        else:
-            hidden = characters - outcome.keep_first - outcome.keep_last
-            first = _past_characters(data, start + 1, outcome.keep_first)
-            splices.append(Splice(first, _past_characters(data, first, hidden), _DOT * hidden))
-    return act.deciders(characters)
+    bits = act.deciders(characters)
+    if outcome.hides(characters):
+        return start, end, _MASK_STRING, bits
+    hidden = characters - outcome.keep_first - outcome.keep_last
+    first = _past_characters(data, start + 1, outcome.keep_first)
+    return first, _past_characters(data, first, hidden), _DOT * hidden, bits
 
 
 def _past_characters(data: bytes, pos: int, count: int) -> int:
@@ -318,31 +309,34 @@ def _past_characters(data: bytes, pos: int, count: int) -> int:
     return pos
 
 
-def _outward(raw: bytes, base: int, inner: Sequence[Splice]) -> Iterator[Splice]:
+def _outward(raw: bytes, base: int, inner: Iterator[Splice]) -> Iterator[Splice]:
     """Splices of an opened string's contents as splices of the text around it.
 
     `raw` is the string between its quotes, which stands at `base`.
     """
-    places = _outer_places(raw, [place for each in inner for place in (each.start, each.end)])
-    for each, start, end in zip(inner, places[::2], places[1::2], strict=True):
-        text = each.text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
-        yield Splice(base + start, base + end, text)
+    places = _Places(raw)
+    for start, end, text, bits in inner:
+        outer_start = base + places.outer(start)
+        yield outer_start, base + places.outer(end), text.replace(b"\\", b"\\\\").replace(b'"', b'\\"'), bits
 
 
-def _outer_places(raw: bytes, wanted: Sequence[int]) -> list[int]:
-    """Offsets into the UTF-8 that a raw string stands for, rising, as offsets into the raw string."""
-    places: list[int] = []
-    inner = outer = 0
-    for escape in _ESCAPE.finditer(raw):
-        start, end = escape.span()
-        inner_start = inner + start - outer
-        while len(places) < len(wanted) and wanted[len(places)] <= inner_start:
-            places.append(outer + wanted[len(places)] - inner)
-        if len(places) == len(wanted):
-            return places
-        inner, outer = inner_start + _width(escape), end
-    places += [outer + place - inner for place in wanted[len(places) :]]
-    return places
+class _Places:
+    """Offsets into the UTF-8 that a raw string stands for, asked for in rising order, as offsets into the raw string."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._escapes = _ESCAPE.finditer(raw)
+        self._next = next(self._escapes, None)
+        self._inner = self._outer = 0  # the same place on both sides, after the last escape that was passed
+
+    def outer(self, inner: int) -> int:
+        while self._next is not None:
+            start, end = self._next.span()
+            before = self._inner + start - self._outer
+            if inner <= before:
+                break
+            self._inner, self._outer = before + _width(self._next), end
+            self._next = next(self._escapes, None)
+        return self._outer + inner - self._inner
 
 
 def _width(escape: re.Match[bytes]) -> int:
