@@ -2,9 +2,11 @@
 
     rules -> items (one bit for each step of each path) -> State (a set of bits) -> State for each child
 
-A position is known by four sets: `firm`, the steps that wait to be taken here; `soft`, the `[*]` that were taken by
-an array's element and still wait in case that element is an array itself; `direct`, the paths that end here; `inside`,
-the paths that ended at a container around. States are made when a document first needs them.
+A position is known by three sets: `firm`, the steps that wait to be taken here, or the ends of paths that end here;
+`soft`, the same for paths that came here by a `[*]` that an array's element had taken already, in case it was meant
+for what that element holds (arrays are passed through); `inside`, the ends that were met at a container around.
+A firm step that meets a scalar hides it. A soft one does not, or `$.cards[*].number` would hide all of a card.
+States are made when a document first needs them.
 
 Knows which fields cover a position. Does not read bytes: that is `scan`.
 """
@@ -55,28 +57,23 @@ class State:
 
     `text`: what is done to a string that is not looked into; `scalar`: to a number or boolean; None: it stays.
     `looks`: a string that starts like JSON is treated apart: with `opens` it is opened, and `failed` is done to it
-    if that cannot be; without `opens`, `failed` is done to it anyway. `dead`: nothing here or below is masked.
+    if that cannot be (None: it stays); without `opens`, `failed` is done to it anyway. `dead`: nothing here or below is masked.
     """
 
     __slots__ = (
-        "_element", "_home", "_inside", "_other", "_taking", "_waiting", "act", "dead", "failed", "keys", "looks",
-        "opens", "scalar", "text",
+        "_element", "_firm", "_home", "_inside", "_other", "_soft", "act", "dead", "failed", "keys", "looks", "opens",
+        "scalar", "text",
     )  # fmt: skip
 
     def __init__(self, home: Automaton, firm: int, soft: int, direct: int, inside: int) -> None:
         self._home = home
+        self._firm, self._soft = firm, soft
         self._inside = inside | direct
-        self._waiting = taking = firm | soft
-        skipped = taking & home.skippable
-        while skipped:  # an object stands where an array was expected: the `[*]` before a name takes no step
-            taking |= skipped << 1
-            skipped = (skipped << 1) & home.skippable
-        self._taking = taking
         self.keys: dict[bytes, State] = {}
         self._other: State | None = None
         self._element: State | None = None
         self._decide(home, firm & home.enters, firm & home.descends, direct, inside)
-        self.dead = self.act is None and not taking
+        self.dead = self.act is None and not firm | soft
 
     def _decide(self, home: Automaton, must: int, may: int, direct: int, inside: int) -> None:
         around = [each for each in home.mask_alls if not each.ends & (direct | inside)]
@@ -95,6 +92,7 @@ class State:
         self.text = self.scalar = self.failed = self.act
         self.opens = self.looks = False
         if not must | may:
+            self.opens = self.looks = self.act is None and self._soft != 0
             return
         if not direct | inside and all(each.items & (must | may) for each in around):
             self.opens = self.looks = True
@@ -115,17 +113,21 @@ class State:
         Raises:
             TooManyPaths: see there.
         """
-        named = self._home.names.get(name, 0) & self._taking
-        if named:
-            child = self.keys[name] = self._below(named | self._home.every)
+        home = self._home
+        named = home.names.get(name, 0)
+        firm, soft = home.skipping(self._firm), home.skipping(self._soft)
+        if named & (firm | soft):
+            child = self.keys[name] = self._below(firm, soft, named | home.every)
             return child
         if self._other is None:
-            self._other = self._below(self._home.every)
+            self._other = self._below(firm, soft, home.every)
         return self._other
 
-    def _below(self, taken: int) -> State:
+    def _below(self, firm: int, soft: int, taken: int) -> State:
         home = self._home
-        return home.state(((self._taking & taken) << 1) | (self._taking & home.descends), 0, self._inside)
+        return home.state(
+            ((firm & taken) << 1) | (firm & home.descends), ((soft & taken) << 1) | (soft & home.descends), self._inside
+        )
 
     @property
     def element(self) -> State:
@@ -135,9 +137,10 @@ class State:
             TooManyPaths: see there.
         """
         if self._element is None:
-            home = self._home
-            firm = ((self._waiting & home.every) << 1) | (self._waiting & ~home.every)
-            self._element = home.state(firm, self._waiting & home.every & ~firm, self._inside)
+            firm, soft, every = self._firm, self._soft, self._home.every
+            self._element = self._home.state(
+                ((firm & every) << 1) | (firm & ~every), ((soft & every) << 1) | soft | (firm & every), self._inside
+            )
         return self._element
 
 
@@ -212,11 +215,13 @@ class Automaton:
         return self.state(self._firm | self._direct, 0, 0)
 
     def state(self, firm: int, soft: int, inside: int) -> State:
-        """The state of a set of items; `firm` may hold ends, which are what covers the position directly.
+        """The state of a set of items. Both sets may hold ends, which are what covers the position directly.
 
         Raises:
             TooManyPaths: there would be more than `MAX_STATES`.
         """
+        firm |= soft & self._ends
+        soft &= ~firm
         key = (firm, soft, inside)
         state = self._states.get(key)
         if state is None:
@@ -225,6 +230,14 @@ class Automaton:
             direct = firm & self._ends
             state = self._states[key] = State(self, firm & ~direct, soft, direct, inside)
         return state
+
+    def skipping(self, items: int) -> int:
+        """The items as an object meets them: one that stands where an array was expected needs no `[*]` taken."""
+        skipped = items & self.skippable
+        while skipped:
+            items |= skipped << 1
+            skipped = (skipped << 1) & self.skippable
+        return items
 
     def start_over(self) -> None:
         """Forget every state, so that what one document needed is not held against the next."""

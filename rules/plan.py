@@ -9,13 +9,16 @@ followed is `automaton`, how bytes are cut is `scan`, what a method does is `met
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from . import scan
-from .automaton import VALUE_KINDS, Automaton, TooManyPaths, hit_of, name_bytes
+from .automaton import VALUE_KINDS, Automaton, State, TooManyPaths, hit_of, name_bytes
 from .methods import MASK_BYTES, bears_mask, combine, left_by, partial_text, reveals
 from .model import Field, FieldKind, Hit, Limits, Partial, Platform, Redact, Refusal, Rule
+
+T = TypeVar("T")
 
 TEXT_PLATFORMS = frozenset({Platform.REDIS, Platform.MEMCACHED})  # a value there is a string unless it is a document
 
@@ -145,7 +148,7 @@ class _Values:
         try:
             if not self._is_read(data):
                 return None
-            masked, bits = self._mask(data)
+            masked, bits = self._afresh(lambda root: scan.mask(data, root, self._limits.max_depth))
         except scan.NotJson:
             return None
         except scan.TooDeep:
@@ -162,22 +165,16 @@ class _Values:
             return True
         if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data.lstrip(scan.WHITE)):
             return False
-        return all(inner is not None for _, _, _, inner in self._walk(data))
+        depth = self._limits.max_depth
+        return self._afresh(lambda root: all(inner is not None for _, _, _, inner in scan.walk(data, root, depth)))
 
-    def _walk(self, data: bytes) -> list[scan.Touch]:
-        """What is touched of a string at the top: itself, or nothing, or what is inside it."""
+    def _afresh(self, run: Callable[[State], T]) -> T:
+        """What it comes to from the root; once more when states ran out, which may be due to other documents."""
         try:
-            return list(scan.walk(data, self._automaton.root, self._limits.max_depth))
+            return run(self._automaton.root)
         except TooManyPaths:
             self._automaton.start_over()
-            return list(scan.walk(data, self._automaton.root, self._limits.max_depth))
-
-    def _mask(self, data: bytes) -> tuple[bytes, int]:
-        try:
-            return scan.mask(data, self._automaton.root, self._limits.max_depth)
-        except TooManyPaths:  # perhaps only together with what other documents needed
-            self._automaton.start_over()
-            return scan.mask(data, self._automaton.root, self._limits.max_depth)
+            return run(self._automaton.root)
 
     def unread(self, data: bytes, claims: Sequence[_Claim]) -> Cut:
         """A value in which paths cannot be followed; `claims` are what is wanted for a text."""
@@ -189,15 +186,15 @@ class _Values:
         """The field whose mask a value bears where the field covers it; only where there is a `rule`."""
         try:
             if len(data) <= self._limits.max_value_bytes and self._is_read(data):
-                return self._mask_in_document(data)
+                return self._afresh(lambda root: self._mask_in_document(data, root))
         except (scan.NotJson, scan.TooDeep, TooManyPaths):
             pass  # looked through as a text
         if self._looking is not None and bears_mask(data):
             return hit_of(*self._looking)
         return _text_mask(data, self.claims)
 
-    def _mask_in_document(self, data: bytes) -> Hit | None:
-        for text, act in scan.texts(data, self._automaton.root, self._limits.max_depth):
+    def _mask_in_document(self, data: bytes, root: State) -> Hit | None:
+        for text, act in scan.texts(data, root, self._limits.max_depth):
             bit = act.left_by(text)
             if bit is not None:
                 return self._automaton.named(bit)[0]
