@@ -61,7 +61,7 @@ def by_key(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 def whole(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """Everything reads as masked while any rule masks."""
-    return lens.hide(reply) if lens.hides_diagnostic() else reply
+    return lens.blank(reply) if lens.hides_diagnostic() else reply
 
 
 def hidden(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:

@@ -29,6 +29,11 @@ def _shadowed(lens: Lens, reply: Node) -> Node:
     return lens.hide(reply) if lens.hides_diagnostic() else reply
 
 
+def _secret(node: Node, lens: Lens) -> Node:
+    """A value that is known to be one of those."""
+    return lens.blank(node) if lens.hides_diagnostic() else node
+
+
 # --- configuration and functions -------------------------------------------------------------------------------------
 
 _CREDENTIALS = re.compile(rb"pass|secret|token|masterauth|primaryauth|masteruser|primaryuser|sentinel-user", re.IGNORECASE)
@@ -42,7 +47,7 @@ def config(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     shown: list[Node] = []
     for name, node in pairs:
         if node.kids is not None or (_CREDENTIALS.search(name_of(name) or b"") and not node.is_null):
-            node = _shadowed(lens, node)
+            node = _secret(node, lens)
         shown += (name, node)
     return rebuilt(reply, shown)
 
@@ -61,7 +66,7 @@ def _library(node: Node, lens: Lens) -> Node:
     pairs = flat_pairs(node)
     if pairs is None or any(name_of(name) is None for name, _ in pairs):
         return _shadowed(lens, node)
-    kids = [(name, kid if name_of(name) in _LIBRARY or kid.is_null else _shadowed(lens, kid)) for name, kid in pairs]
+    kids = [(name, kid if name_of(name) in _LIBRARY or kid.is_null else _secret(kid, lens)) for name, kid in pairs]
     return rebuilt(node, [each for pair in kids for each in pair])
 
 
@@ -102,7 +107,7 @@ def _picked(reply: Node, lens: Lens, parts: dict[bytes, _Part]) -> Node:
 
 
 def _hidden(node: Node, lens: Lens) -> Node:
-    return node if node.is_null else _shadowed(lens, node)
+    return node if node.is_null else _secret(node, lens)
 
 
 # --- commands that were run ------------------------------------------------------------------------------------------
@@ -137,10 +142,8 @@ def _logged(node: Node, lens: Lens, timed: bool) -> Node:
 
 
 # 1339518083.107412 [0 127.0.0.1:60866] "keys" "*"; the address may be IPv6, a socket's path, or the word lua
-_MONITORED = re.compile(
-    rb'([0-9]+\.[0-9]+ \[[0-9]+ (?:lua|unix:[^"]*|[^" ]+:[0-9]+)\] )("(?:[^"\\]|\\.)*"(?: "(?:[^"\\]|\\.)*")*)', re.DOTALL
-)
-_QUOTED = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_MONITORED = re.compile(rb'[0-9]+\.[0-9]+ \[[0-9]+ (?:lua|unix:[^"]*|[^" ]+:[0-9]+)\](?= ")')
+_QUOTED = re.compile(rb' "((?:[^"\\]++|\\.)*+)"', re.DOTALL)  # possessive: a line may be long, and must not be gone over again
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
@@ -154,13 +157,19 @@ def monitor_line(node: Node, lens: Lens) -> Node | None:
     """One line of MONITOR with its arguments masked; None for one that cannot be read and must be dropped."""
     if not lens.hides_diagnostic():
         return node
-    match = _MONITORED.fullmatch(node.line) if node.kind == wire.SIMPLE else None
+    match = _MONITORED.match(node.line) if node.kind == wire.SIMPLE else None
     if match is None:
         return None
-    quoted: list[bytes] = _QUOTED.findall(match[2])
-    words = [_ESCAPE.sub(_unescaped, each) for each in quoted]
+    at, quoted = match.end(), list[bytes]()
+    while at < len(node.line):
+        arg = _QUOTED.match(node.line, at)
+        if arg is None:
+            return None
+        quoted.append(arg[1])
+        at = arg.end()
+    words = [_ESCAPE.sub(_unescaped, each) for each in quoted[:2]] + quoted[2:]  # no other is looked at
     shown = [raw if kept == word else kept for raw, word, kept in zip(quoted, words, shown_args(words), strict=True)]
-    return wire.simple(match[1] + b" ".join(b'"%b"' % each for each in shown))
+    return wire.simple(match[0] + b"".join(b' "%b"' % each for each in shown))
 
 
 def monitor(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
@@ -175,10 +184,11 @@ def monitor(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 _LEFT_OUT = re.compile(
     rb"(?:(?:master|primary)_(?:host|port)|(?:slave|replica|master|primary|listener)[0-9]+|db[0-9]+_distrib_.*):", re.IGNORECASE
 )
-_CONFIGURED = re.compile(rb"(?:maxmemory(?:_human|_policy)?|mem_allocator):", re.IGNORECASE)
+_COUNTS_NO_BYTES = re.compile(
+    rb"maxmemory(?:_human|_policy)?|mem_allocator|(?:cmdstat|errorstat|latency_percentiles_usec)_.*", re.IGNORECASE
+)
 _BYTES = re.compile(
-    rb"((?:.*(?:mem|bytes|_kbps|size|buffer|cow_|repl_offset).*"
-    rb"|total_net_.*|repl_backlog_.*|client_recent_max_.*|allocator_.*|rss_overhead_.*)):.*",
+    rb"mem|bytes|_kbps|size|buffer|cow_|repl_offset|total_net_|repl_backlog_|client_recent_max_|allocator_|rss_overhead_",
     re.IGNORECASE,
 )
 
@@ -197,7 +207,8 @@ def _info(text: bytes) -> bytes:
         name, colon, _ = line.partition(b":")
         if in_sizes or _LEFT_OUT.match(line) or (line and not colon and not line.startswith(b"#")):
             continue
-        kept.append(name + b":0" if _BYTES.fullmatch(line) and not _CONFIGURED.match(line) else line)
+        tells = colon and _BYTES.search(name) and not _COUNTS_NO_BYTES.fullmatch(name)
+        kept.append(name + b":0" if tells else line)
     return b"\r\n".join(kept)
 
 
@@ -229,7 +240,7 @@ def memory_stats(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 def _zeroed(node: Node, lens: Lens) -> Node:
     if node.kids is None:
-        return wire.bulk(b"0") if node.kind == wire.BULK and not node.is_null else lens.hide(node)
+        return wire.bulk(b"0") if node.kind == wire.BULK and not node.is_null else lens.blank(node)
     pairs = flat_pairs(node)
     if pairs is None or any(name_of(name) is None for name, _ in pairs):
         return lens.hide(node)

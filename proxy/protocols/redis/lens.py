@@ -126,12 +126,17 @@ class Lens:
         return node
 
     def hide(self, node: Node) -> Node:
+        """Everything below reads as masked, whatever it is, and is counted as a reply that could not be read."""
+        if not node.is_null:
+            self.wholes["unexpected reply"] += 1
+        return self.blank(node)
+
+    def blank(self, node: Node) -> Node:
         """Everything below, whatever it is: counts and shape stay, every leaf reads as masked."""
         if node.kids is not None:
-            return Node(node.kind, node.line, None, [self.hide(kid) for kid in node.kids])
+            return Node(node.kind, node.line, None, [self.blank(kid) for kid in node.kids])
         if node.is_null:
             return node
-        self.wholes["unexpected reply"] += 1
         match node.kind:
             case wire.INTEGER | wire.BIG_NUMBER:
                 return wire.integer(0)
