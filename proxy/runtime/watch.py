@@ -29,7 +29,6 @@ from .log import Log
 
 POLL_S = 0.5  # with the settling time this keeps a change under two seconds
 SETTLING_POLL_S = 0.1
-BROKEN_POLL_S = 1.0  # what heals without a new fingerprint (permissions, a full disk) is found by reading again
 DISK_S = 5.0
 STORE = "store"  # who changed the rules, as the trail says it
 
@@ -67,44 +66,38 @@ class Watch:
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        read_s = await self._read()
-        self.first_read.set()
-        seen = await self._look()
-        self._settle.read(seen)
         while True:
-            with trio.move_on_after(SETTLING_POLL_S if self._settle.waiting else POLL_S):
-                await self._again.wait()
             asked = self._again.is_set()
             if asked:
                 self._again = trio.Event()
             seen = await self._look()
-            now_s = trio.current_time()
-            due = self._settle.due(seen, now_s)
-            if due or asked or (self._told and now_s - read_s >= BROKEN_POLL_S and not self._settle.waiting):
-                read_s = await self._read()
-                self._settle.read(seen)
+            if self._settle.due(seen, trio.current_time()) or asked:
+                if not await self._read():
+                    self._settle.again()
+                self.first_read.set()
+            with trio.move_on_after(SETTLING_POLL_S if self._settle.waiting else POLL_S):
+                await self._again.wait()
 
     async def _look(self) -> object:
         """What the directory looks like from outside; None while the disk does not answer."""
         try:
             return await self._in_thread(lambda: fingerprint(self._directory))
-        except (OSError, DiskTimeout):
+        except DiskTimeout:
             return None
 
-    async def _read(self) -> float:
-        """Reads and puts in force what can be; comes back with the time it was done."""
+    async def _read(self) -> bool:
+        """Reads and puts in force what can be. False when reading again may find something else."""
         try:
             reading, policy = await self._in_thread(self._read_blocking)
         except DiskTimeout:
-            self._refuse((self._problem(f"not read: the disk did not answer in {DISK_S:.0f} s"),))
-        except OSError as failed:
-            self._refuse((self._problem(f"not read: {failed.strerror or type(failed).__name__}"),))
+            place = Place(str(self._directory), 1, 1)
+            self._refuse((Problem(place, f"not read: the disk did not answer in {DISK_S:.0f} s"),))
+            return False
+        if reading.book is None or policy is None:
+            self._refuse(reading.problems)
         else:
-            if reading.book is None or policy is None:
-                self._refuse(reading.problems)
-            else:
-                self._accept(reading.book, policy)
-        return trio.current_time()
+            self._accept(reading.book, policy)
+        return reading.settled
 
     def _read_blocking(self) -> tuple[Reading, Policy | None]:
         reading = read_directory(self._directory)
@@ -114,9 +107,6 @@ class Watch:
         with trio.move_on_after(DISK_S):
             return await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
         raise DiskTimeout
-
-    def _problem(self, message: str) -> Problem:
-        return Problem(Place(str(self._directory), 1, 1), message)
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         if problems != self._told:
