@@ -37,9 +37,9 @@ def _choice(known: tuple[str, ...], not_yet: tuple[str, ...] = ()) -> BeforeVali
     def read(value: object) -> str:
         text = read_text(value)
         if text in not_yet:
-            raise ValueError(f"{quote(text)} is not carried out by this version")
+            raise ValueError(f"cannot be {quote(text)}, which is not carried out by this version")
         if text not in known:
-            raise ValueError(f"{quote(text)} is not known{near(text, known)}")
+            raise ValueError(f"cannot be {quote(text)}{near(text, known)}")
         return text
 
     return BeforeValidator(read)
@@ -128,7 +128,7 @@ class ConnectionSection(Section):
 class Settings(BaseSettings):
     """All of veil.yaml with its overrides, read and found possible."""
 
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
 
     store: Store
     audit: Audit
