@@ -94,7 +94,7 @@ class App:
         Raises:
             ConfigError: the audit file will not do.
         """
-        self._configuration = configuration
+        self.configuration = configuration
         self._log = log
         self._settings = listener_settings(configuration, protocols)
         self.current = Current()
@@ -136,7 +136,7 @@ class App:
     async def _serve(self, *, signals: bool, task_status: trio.TaskStatus[Bound]) -> None:
         opened: list[trio.SocketListener] = []
         try:
-            admin_address = self._configuration.settings.admin.listen
+            admin_address = self.configuration.settings.admin.listen
             admin_sockets = await bind(admin_address)
             opened += admin_sockets
             sockets: list[list[trio.SocketListener]] = []

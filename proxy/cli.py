@@ -41,7 +41,7 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         from proxy.app import version
 
-        print(f"veil {version()}")
+        sys.stdout.write(f"veil {version()}\n")
         parser.exit(FINE)
 
 
@@ -97,7 +97,7 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 
 
 def _say(line: object) -> None:
-    print(line, file=sys.stderr)
+    sys.stderr.write(f"{line}\n")
 
 
 def _tell(problems: Sequence[object]) -> None:
@@ -217,7 +217,7 @@ def _surface(asked: argparse.Namespace) -> int:
 
     if asked.protocol is None:
         for name in sorted(PROTOCOLS):
-            print(name)
+            sys.stdout.write(name + "\n")
         return FINE
     entry = PROTOCOLS.get(asked.protocol)
     if entry is None:
@@ -245,5 +245,5 @@ def _schema(asked: argparse.Namespace) -> int:
         told["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     else:
         told = schema.rules_schema() if asked.of == "rules" else schema.access_schema()
-    print(json.dumps(told, indent=2, ensure_ascii=False))
+    sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     return FINE
