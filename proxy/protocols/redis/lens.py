@@ -7,7 +7,7 @@ touched, so that the session can ask for those keys to be lifted and lay the sha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from rules.view import MASK, Masked, Shown, View
@@ -20,7 +20,8 @@ ViewOf = Callable[[bytes], tuple[View, ...]]
 
 
 class Lens:
-    """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position."""
+    """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position;
+    `anything_touched`: the same of what no key answers for (diagnostics)."""
 
     def __init__(self, views: ViewOf, anything: tuple[View, ...]) -> None:
         self._views = views
@@ -37,6 +38,26 @@ class Lens:
     def masks_anything(self) -> bool:
         """Some rule of the connection masks for this reader now."""
         return any(view.masks for view in self._anything)
+
+    def hides_diagnostic(self) -> bool:
+        """Whether something that no key answers for must be hidden; call it only where there is something.
+
+        Remembers that there was, so that the session can ask for the connection as a whole to be lifted.
+        """
+        if any(view.covered for view in self._anything):
+            self.anything_touched = True
+        return self.masks_anything
+
+    def opaque(self, keys: Iterable[bytes], node: Node) -> Node:
+        """A reply, or part of one, whose positions cannot be told: all of it hidden if any of the keys is
+        masked; where no key is known, if anything is."""
+        keys = tuple(keys)
+        if node.is_null:
+            return node
+        if not keys:
+            return self.hide(node) if self.hides_diagnostic() else node
+        self.touched.update(key for key in keys if any(view.covered for view in self._views(key)))
+        return self.hide(node) if any(self.masks(key) for key in keys) else node
 
     def value(self, key: bytes, node: Node) -> Node:
         """A content position that is a value of the key: a string, one member, one element."""
@@ -77,7 +98,9 @@ class Lens:
             return self._counted(view, Node(wire.BOOLEAN, b"f"))
         data = node.line if node.body is None else node.body
         prefix = b""
-        if node.kind == wire.VERBATIM:
+        if node.kind == wire.VERBATIM:  # its format word stays; what is no format word may be contents
+            if data[:4] not in (b"txt:", b"mkd:"):
+                return self.hide(node)
             prefix, data = data[:4], data[4:]
         masked = door(view, data)
         for hit in masked.hits:
@@ -111,12 +134,17 @@ class Lens:
         return node
 
     def hide(self, node: Node) -> Node:
+        """Everything below reads as masked, whatever it is, and is counted as a reply that could not be read."""
+        if not node.is_null:
+            self.wholes["unexpected reply"] += 1
+        return self.blank(node)
+
+    def blank(self, node: Node) -> Node:
         """Everything below, whatever it is: counts and shape stay, every leaf reads as masked."""
         if node.kids is not None:
-            return Node(node.kind, node.line, None, [self.hide(kid) for kid in node.kids])
+            return Node(node.kind, node.line, None, [self.blank(kid) for kid in node.kids])
         if node.is_null:
             return node
-        self.wholes["unexpected reply"] += 1
         match node.kind:
             case wire.INTEGER | wire.BIG_NUMBER:
                 return wire.integer(0)
@@ -154,3 +182,37 @@ class Shape(Protocol):
     """
 
     def __call__(self, argv: tuple[bytes, ...], reply: Node, lens: Lens, version: int) -> Node: ...
+
+
+# --- what every shape needs ------------------------------------------------------------------------------------------
+
+
+def rebuilt(node: Node, kids: list[Node]) -> Node:
+    """The same aggregate around other kids, as many as before."""
+    return Node(node.kind, node.line, None, kids)
+
+
+def name_of(node: Node) -> bytes | None:
+    """The text of a node in the place of a name; None where it is nothing that could be one."""
+    if node.kind == wire.BULK:
+        return node.body
+    return node.line if node.kind == wire.SIMPLE else None
+
+
+def flat_pairs(node: Node) -> list[tuple[Node, Node]] | None:
+    """The pairs of a map, or of an array of name, value, name, value …; None for anything else."""
+    if node.kids is None or node.kind not in (wire.MAP, wire.ARRAY) or len(node.kids) % 2:
+        return None
+    return list(zip(node.kids[::2], node.kids[1::2], strict=True))
+
+
+def nested_pairs(node: Node) -> list[tuple[Node, Node, Node]] | None:
+    """Of an array of two-element arrays each one with its elements; None for anything else."""
+    if node.kids is None or node.kind != wire.ARRAY:
+        return None
+    pairs = []
+    for pair in node.kids:
+        if pair.kind != wire.ARRAY or pair.kids is None or len(pair.kids) != 2:
+            return None
+        pairs.append((pair, pair.kids[0], pair.kids[1]))
+    return pairs

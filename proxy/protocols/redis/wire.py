@@ -21,11 +21,11 @@ MAX_COMMAND = 1024 * 1024 * 1024  # all bulks of one command
 MAX_DEPTH = 64
 MAX_HELD = 256 * 1024 * 1024  # bytes of one reply that is held to be masked; NODE_COST counts for each node
 NODE_COST = 128
+DROPPED = "••••".encode()  # what stands for a blob over the limit, whose bytes are gone
 
 ARRAY, SET, PUSH, MAP, ATTRIBUTE = b"*~>%|"
 BULK, BULK_ERROR, VERBATIM = b"$!="
 SIMPLE, ERROR, INTEGER, DOUBLE, BOOLEAN, NULL, BIG_NUMBER = b"+-:,#_("
-DROPPED = b"$12\r\n\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2\xe2\x80\xa2\r\n"  # what stands for a blob too large to hold
 LINES = frozenset(b"+-:,#_(")
 BLOBS = frozenset(b"$!=")
 TREES = frozenset(b"*~>%|")
@@ -79,14 +79,13 @@ def with_body(node: Node, body: bytes) -> Node:
 
 
 def encode(node: Node) -> bytes:
-    """The bytes of a Node. A `large` one, whose bytes are gone, reads as masked."""
+    """The bytes of a Node. A `large` one reads `••••`, wherever it stands: its bytes are gone."""
     out: list[bytes] = []
     todo = [node]
     while todo:
         each = todo.pop()
         if each.large:
-            out.append(DROPPED)
-            continue
+            each = with_body(each, b"txt:" + DROPPED if each.kind == VERBATIM else DROPPED)
         out += (b"%c" % each.kind, each.line, b"\r\n")
         if each.body is not None:
             out += (each.body, b"\r\n")
@@ -127,13 +126,15 @@ def head(buffer: Buffer) -> Parse[tuple[int, bytes]]:
     """The type byte of the next value and the rest of its line.
 
     Raises:
-        WireError: not a RESP type byte.
+        WireError: not a RESP type byte, or a null that says more.
     """
     while (kind := buffer.peek()) < 0:
         yield
     if kind not in LINES and kind not in BLOBS and kind not in TREES:
         raise WireError("not a RESP type byte")
     line = yield from buffer.line(MAX_LINE)
+    if kind == NULL and len(line) > 1:
+        raise WireError("a RESP null with text")  # a null is never masked, so it must hold nothing
     return kind, line[1:]
 
 
@@ -250,15 +251,14 @@ def stream(buffer: Buffer, kind: int, line: bytes, keep_attributes: bool) -> Gen
             yield b"%c%b\r\n" % (kind, line)
             to_come += _rest_of(kind, line)
             if kind in BLOBS:
-                left = count_of(line, MAX_BULK) + 2
-                while left > 1:
+                left = count = count_of(line, MAX_BULK)
+                while left > 0:
                     piece = buffer.some(left)
                     left -= len(piece)
-                    if piece:
-                        yield piece
-                    if left <= 1:
-                        break
-                    yield None
+                    yield piece or None
+                if count >= 0:
+                    yield from end_of_blob(buffer)
+                    yield b"\r\n"
         if not to_come:
             return
         kind, line = yield from head(buffer)
@@ -283,7 +283,7 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
     while (first := buffer.peek()) < 0:
         yield
     if first != ARRAY:
-        return split_inline((yield from _inline(buffer)))
+        return _no_browser(split_inline((yield from _inline(buffer))))
     count = yield from _number(buffer, 2**31 - 1, "invalid multibulk length", null=True)
     if count > most_args:
         raise _broken("invalid multibulk length")
@@ -301,7 +301,14 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
         argv.append((yield from buffer.exact(length, MAX_BULK)))
         if (yield from buffer.exact(2, 2)) != b"\r\n":
             raise _broken("a bulk that does not end in CRLF")
-    return tuple(argv)
+    return _no_browser(tuple(argv))
+
+
+def _no_browser(argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """The command, unless it is the first line of an HTTP request: Redis hangs up on these two as well."""
+    if argv and argv[0].lower() in (b"post", b"host:"):
+        raise WireError("an HTTP request on a Redis port")
+    return argv
 
 
 def _number(buffer: Buffer, most: int, fault: str, null: bool) -> Parse[int]:
@@ -311,7 +318,7 @@ def _number(buffer: Buffer, most: int, fault: str, null: bool) -> Parse[int]:
         raise _broken("too big count string") from None
     if line == b"-1" and null:
         return 0
-    if not line.isdigit() or len(line) > 10 or int(line) > most:
+    if not line.isdigit() or len(line) > 10 or int(line) > most or (len(line) > 1 and line[0] == 48):
         raise _broken(fault)
     return int(line)
 
@@ -336,7 +343,8 @@ def _inline(buffer: Buffer) -> Parse[bytes]:
 
 
 _ESCAPES = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
-_SPACE = frozenset(b" \t\n\v\f\r\0")
+_SPACE = frozenset(b" \t\n\v\f\r")  # isspace: skipped before a word, wanted behind a closing quote
+_END = frozenset(b" \t\n\r")  # what ends a word without quotes
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
@@ -360,7 +368,7 @@ def split_inline(line: bytes) -> tuple[bytes, ...]:
 
 def _word(line: bytes, at: int) -> tuple[bytes, int]:
     out = bytearray()
-    while at < len(line) and line[at] not in _SPACE:
+    while at < len(line) and line[at] not in _END:
         quote = line[at]
         if quote not in b"\"'":
             out.append(quote)
