@@ -11,7 +11,7 @@ from enum import StrEnum
 from ..access import UNMASKED
 from ..model import Extent, Grant, Kind, Patterns, Place, Platform, Role, Team, User, Whom
 from ..platforms import GRANTED, PLATFORMS
-from .document import Node, Scalar, Unread, quote
+from .document import Mapping, Node, Scalar, Unread, quote
 from .rulefile import read_globs
 from .values import Findings, near
 
@@ -143,7 +143,7 @@ def _extent(node: Node, found: Findings) -> Extent | None:
     if told is None or isinstance(node, Unread):
         return None
     before = len(found.problems)
-    if not told:
+    if isinstance(node, Mapping) and not node.entries:
         found.tell(node.place, "`on` is empty: write `on: installation` if everything is meant")
         return None
     platform = found.choice(told["platform"], "the platform", Platform) if "platform" in told else None

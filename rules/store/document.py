@@ -123,8 +123,11 @@ class _Text:
 def load(data: bytes | str, file: str) -> Loaded:
     """The tree of one file. Never raises: whatever the bytes are, there is a tree or a problem.
 
-    One problem of syntax is told at most; duplicate keys, aliases, anchors, tags and keys that are not text are all
-    told. `file` is how the places spell the file.
+    One problem of syntax is told at most; duplicate keys, aliases, anchors and tags are all told. `file` is how the
+    places spell the file.
+
+    Keys are scalars of any spelling: one that is known (`on`) need not be quoted. Whoever takes a key for a name of
+    the file's own choice asks `Scalar.is_text` first.
     """
     if len(data) > MAX_BYTES:
         return _only(Place(file, 1, 1), f"larger than {MAX_BYTES // 1024 // 1024} MiB")
@@ -320,8 +323,6 @@ class _Builder:
             return "a key must be text"
         if key.plain and key.text == "<<":
             return "a merge key (<<): write the values out"
-        if not key.is_text:
-            return f"the key {quote(key.text)} is text only when quoted"
         if key.text in entries:
             return f"the key {quote(key.text)} stands twice"
         return ""

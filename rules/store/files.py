@@ -131,7 +131,7 @@ def _contents(directory: str) -> list[tuple[str, bytes]] | None:
             total += len(files[-1][1])
             if total > MAX_TOTAL_BYTES:
                 raise _Unreadable("", f"holds more than {MAX_TOTAL_BYTES // 1024 // 1024} MiB of rule files")
-        return files if _state(top, data) == before else None
+        return files if _state(top, data) == before and _in_place(directory, top, data) else None
 
 
 @contextmanager
@@ -162,6 +162,18 @@ def _stands(name: str, through: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _in_place(directory: str, top: int, data: int | None) -> bool:
+    """Whether the path and `..data` still lead to what was read. If not, what was read may have been on its way out,
+    with some of its files removed already."""
+    try:
+        here = os.path.samestat(os.stat(directory), os.fstat(top))
+        if data is None:
+            return here and not _stands(SWAPPED, top)
+        return here and os.path.samestat(os.stat(SWAPPED, dir_fd=top), os.fstat(data))
+    except OSError:
+        return False
 
 
 def _open(name: str, path: str, through: int | None, flags: int) -> int:
@@ -228,20 +240,20 @@ def _state(top: int, data: int | None) -> object:
 
 def _read(source: _Source) -> bytes:
     descriptor = _open(source.name, source.name, source.through, 0)
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise _Unreadable(source.name, "is no regular file")
-        try:
-            parts: list[bytes] = []
-            size = 0
-            while part := file.read(MAX_BYTES + 1 - size):
-                parts.append(part)
-                size += len(part)
-                if size > MAX_BYTES:
-                    break  # the document says that it is too large
-            return b"".join(parts)
-        except OSError as error:
-            raise _Unreadable(source.name, f"cannot be read: {_why(error)}") from None
+        parts: list[bytes] = []
+        size = 0
+        # A file above the size limit is read no further than that: the document says that it is too large.
+        while size <= MAX_BYTES and (part := os.read(descriptor, MAX_BYTES + 1 - size)):
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+    except OSError as error:
+        raise _Unreadable(source.name, f"cannot be read: {_why(error)}") from None
+    finally:
+        os.close(descriptor)
 
 
 class Settle:

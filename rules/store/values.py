@@ -82,7 +82,7 @@ class Findings:
         return None
 
     def key_name(self, key: Scalar, what: str) -> bool:
-        """Whether a mapping's key will do as a name; the document has told already where it is no text."""
+        """Whether a mapping's key will do as a name; told where it will not."""
         return self.name(key, what) is not None
 
     def boolean(self, node: Node, what: str) -> bool | None:

@@ -200,7 +200,9 @@ def test_a_refusal_in_a_transaction_aborts_it(desk: Desk) -> None:
     assert desk.ask(b"GET", b"secret:1", answer=blob(CANARY)) == MASKED
 
 
-@pytest.mark.parametrize("argv", [(b"AUTH", b"alice", b"pw"), (b"HELLO", b"3"), (b"SUBSCRIBE", b"x"), (b"CLIENT", b"REPLY", b"OFF")])
+@pytest.mark.parametrize(
+    "argv", [(b"AUTH", b"alice", b"pw"), (b"HELLO", b"3"), (b"SUBSCRIBE", b"x"), (b"CLIENT", b"REPLY", b"OFF")]
+)
 def test_what_may_not_be_queued_is_refused_in_a_transaction(desk: Desk, argv: tuple[bytes, ...]) -> None:
     begin(desk)
     desk.play.sent_up()
