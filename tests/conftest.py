@@ -1,3 +1,3 @@
 """What every test may ask for."""
 
-pytest_plugins = ["tests.brokers.fixtures"]
+pytest_plugins = ["tests.brokers.fixtures", "tests.consoles.fixtures"]
