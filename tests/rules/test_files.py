@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.store import files
+from rules.store import document, files
 from rules.store.files import Reading, Settle, fingerprint, read_directory
 
 RULE = "rules: [{name: %s, platform: redis, resources: [a], mask_all: true}]\n"
@@ -149,7 +149,7 @@ def test_a_file_name_cannot_forge_a_line(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_bytes(b"#" * (files.MAX_BYTES + 10))
+    (tmp_path / "a.yaml").write_bytes(b"#" * (document.MAX_BYTES + 10))
 
     assert told(read_directory(tmp_path)) == [f"{tmp_path}/a.yaml:1:1"]
 
