@@ -24,7 +24,7 @@ class Policy:
         self.rules = book.rules
         self._enabled = tuple(rule for rule in book.rules if rule.enabled)
         self._access = Access(book.access)
-        self._limits = limits
+        self.limits = limits
         self._closed: Plan | None = None
         self._matchers = [
             (Matcher(rule.resources, strict=False), Matcher(rule.excepted, strict=True)) for rule in self._enabled
@@ -98,7 +98,7 @@ class Policy:
         if plan is None:
             if len(self._plans) > CACHE_SIZE:
                 self._plans.clear()
-            plan = self._plans[rules] = compile_plan(rules, connection.platform, self._limits)
+            plan = self._plans[rules] = compile_plan(rules, connection.platform, self.limits)
         return plan
 
 

@@ -1,0 +1,218 @@
+"""How a View is laid over the positions of one reply: the only place where Redis contents become shown.
+
+A shape (contents.py) says which node of a reply is a value of which key; the lens masks it and keeps what it
+touched, so that the session can ask for those keys to be lifted and lay the shape again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from rules.view import MASK, Masked, Shown, View
+
+from . import wire
+from .wire import Node
+
+ViewOf = Callable[[bytes], tuple[View, ...]]
+"""The views of a key: more than one where the policy changed since the request; all of them mask."""
+
+
+class Lens:
+    """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position;
+    `anything_touched`: the same of what no key answers for (diagnostics)."""
+
+    def __init__(self, views: ViewOf, anything: tuple[View, ...]) -> None:
+        self._views = views
+        self._anything = anything
+        self.touched: set[bytes] = set()
+        self.hits: Counter[tuple[str, str]] = Counter()
+        self.wholes: Counter[str] = Counter()
+
+    def masks(self, key: bytes) -> bool:
+        """Some rule masks the key for this reader now."""
+        return any(view.masks for view in self._views(key))
+
+    @property
+    def masks_anything(self) -> bool:
+        """Some rule of the connection masks for this reader now."""
+        return any(view.masks for view in self._anything)
+
+    def hides_diagnostic(self) -> bool:
+        """Whether something that no key answers for must be hidden; call it only where there is something.
+
+        Remembers that there was, so that the session can ask for the connection as a whole to be lifted.
+        """
+        if any(view.covered for view in self._anything):
+            self.anything_touched = True
+        return self.masks_anything
+
+    def opaque(self, keys: Iterable[bytes], node: Node) -> Node:
+        """A reply, or part of one, whose positions cannot be told: all of it hidden if any of the keys is
+        masked; where no key is known, if anything is."""
+        keys = tuple(keys)
+        if node.is_null:
+            return node
+        if not keys:
+            return self.hide(node) if self.hides_diagnostic() else node
+        self.touched.update(key for key in keys if any(view.covered for view in self._views(key)))
+        return self.hide(node) if any(self.masks(key) for key in keys) else node
+
+    def value(self, key: bytes, node: Node) -> Node:
+        """A content position that is a value of the key: a string, one member, one element."""
+        return self._through(key, node, lambda view, data: view.value(data))
+
+    def field(self, key: bytes, name: bytes, node: Node) -> Node:
+        """The value of one field of the hash or stream entry at the key."""
+        for view in self._views(key):
+            if node.is_null:
+                break
+            if view.plan is not None and view.plan.covers_field(name) is not None:
+                self.touched.add(key)
+                if view.masks:
+                    node = self._scalar(view, node, lambda each, data: each.field(name, data))
+        return node
+
+    def _through(self, key: bytes, node: Node, door: Callable[[View, bytes], Masked]) -> Node:
+        for view in self._views(key):
+            if node.is_null:
+                break
+            if view.covered:
+                self.touched.add(key)
+            if view.masks:
+                node = self._scalar(view, node, door)
+        return node
+
+    def _scalar(self, view: View, node: Node, door: Callable[[View, bytes], Masked]) -> Node:
+        if node.large:
+            self.wholes["too large"] += 1
+            return wire.bulk(MASK)
+        if node.kids is not None:  # a tree where a value was expected: nothing in it may be read
+            return self.hide(node)
+        if node.kind in (wire.INTEGER, wire.BIG_NUMBER):
+            return self._counted(view, wire.integer(0))
+        if node.kind == wire.DOUBLE:
+            return self._counted(view, Node(wire.DOUBLE, b"0"))
+        if node.kind == wire.BOOLEAN:
+            return self._counted(view, Node(wire.BOOLEAN, b"f"))
+        data = node.line if node.body is None else node.body
+        prefix = b""
+        if node.kind == wire.VERBATIM:  # its format word stays; what is no format word may be contents
+            if data[:4] not in (b"txt:", b"mkd:"):
+                return self.hide(node)
+            prefix, data = data[:4], data[4:]
+        masked = door(view, data)
+        for hit in masked.hits:
+            self.hits[hit.rule, hit.method] += 1
+        if masked.whole is not None:
+            self.wholes[masked.whole] += 1
+        if masked.data is data or masked.data == data:
+            return node
+        if node.body is None:  # a simple string or an error: what is masked may need line ends
+            return wire.bulk(masked.data)
+        return wire.with_body(node, prefix + masked.data)
+
+    def _counted(self, view: View, node: Node) -> Node:
+        rule = view.rules[0].name if view.rules else ""
+        self.hits[rule, "redact"] += 1
+        return node
+
+    def score(self, key: bytes, node: Node) -> Node:
+        """A sorted set's score: 0 wherever any rule covers the key."""
+        for view in self._views(key):
+            if view.covered and not node.is_null:
+                self.touched.add(key)
+            if view.masks and not node.is_null:
+                return (
+                    Node(wire.DOUBLE, b"0")
+                    if node.kind == wire.DOUBLE
+                    else wire.bulk(b"0")
+                    if node.body is not None
+                    else wire.integer(0)
+                )
+        return node
+
+    def hide(self, node: Node) -> Node:
+        """Everything below reads as masked, whatever it is, and is counted as a reply that could not be read."""
+        if not node.is_null:
+            self.wholes["unexpected reply"] += 1
+        return self.blank(node)
+
+    def blank(self, node: Node) -> Node:
+        """Everything below, whatever it is: counts and shape stay, every leaf reads as masked."""
+        if node.kids is not None:
+            return Node(node.kind, node.line, None, [self.blank(kid) for kid in node.kids])
+        if node.is_null:
+            return node
+        match node.kind:
+            case wire.INTEGER | wire.BIG_NUMBER:
+                return wire.integer(0)
+            case wire.DOUBLE:
+                return Node(wire.DOUBLE, b"0")
+            case wire.BOOLEAN:
+                return Node(wire.BOOLEAN, b"f")
+            case wire.VERBATIM:
+                return Node(wire.VERBATIM, b"%d" % (4 + len(MASK)), b"txt:" + MASK)
+            case _:
+                return wire.bulk(MASK)
+
+
+def shown(node: Node) -> Shown:
+    """The bytes of a reply that went through a lens, or of one that holds names and counts alone."""
+    return Shown(wire.encode(node))
+
+
+def passing(piece: bytes, views: tuple[View, ...]) -> Shown:
+    """A piece of a reply that nothing masks, as it came.
+
+    Raises:
+        PermissionError: one of the views masks.
+    """
+    if any(view.masks for view in views):
+        raise PermissionError("a masked reply cannot pass as it came")
+    return Shown(piece)
+
+
+class Shape(Protocol):
+    """Where contents sit in the reply of a command. `version` is 2 or 3.
+
+    Gives the reply with every content position put through the lens. A reply that has not the shape which
+    the command is known for has all of it hidden (`lens.hide`), if any of its keys is masked.
+    """
+
+    def __call__(self, argv: tuple[bytes, ...], reply: Node, lens: Lens, version: int) -> Node: ...
+
+
+# --- what every shape needs ------------------------------------------------------------------------------------------
+
+
+def rebuilt(node: Node, kids: list[Node]) -> Node:
+    """The same aggregate around other kids, as many as before."""
+    return Node(node.kind, node.line, None, kids)
+
+
+def name_of(node: Node) -> bytes | None:
+    """The text of a node in the place of a name; None where it is nothing that could be one."""
+    if node.kind == wire.BULK:
+        return node.body
+    return node.line if node.kind == wire.SIMPLE else None
+
+
+def flat_pairs(node: Node) -> list[tuple[Node, Node]] | None:
+    """The pairs of a map, or of an array of name, value, name, value …; None for anything else."""
+    if node.kids is None or node.kind not in (wire.MAP, wire.ARRAY) or len(node.kids) % 2:
+        return None
+    return list(zip(node.kids[::2], node.kids[1::2], strict=True))
+
+
+def nested_pairs(node: Node) -> list[tuple[Node, Node, Node]] | None:
+    """Of an array of two-element arrays each one with its elements; None for anything else."""
+    if node.kids is None or node.kind != wire.ARRAY:
+        return None
+    pairs = []
+    for pair in node.kids:
+        if pair.kind != wire.ARRAY or pair.kids is None or len(pair.kids) != 2:
+            return None
+        pairs.append((pair, pair.kids[0], pair.kids[1]))
+    return pairs
