@@ -35,7 +35,7 @@ VEIL_PORT, ADMIN_PORT = 6390, 9480  # taken when they are free, else any
 START_S = 10.0
 ANSWER_S = 5.0
 REPLY_BYTES = 1024 * 1024
-ORDINARY, PERMITTED, PASSWORD = "support", "auditor", "demo"  # noqa: S105  of a broker on loopback that ends with the demo
+ORDINARY, PERMITTED, PASSWORD = "support", "auditor", "demo"
 HEAD, WIDTH = 22, 44  # of the columns
 
 RULES = """\

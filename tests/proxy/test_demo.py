@@ -78,7 +78,9 @@ def test_it_stays_up_until_it_is_interrupted_and_leaves_nothing_behind() -> None
     assert demo.free_port(int(broker[1])) == int(broker[1])
 
 
-def test_without_the_server_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_server_one_line_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(demo, "find_spec", lambda name: None)
 
     assert demo.main(once=True, directory=None, out=io.StringIO()) == 1

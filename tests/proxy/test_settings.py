@@ -97,7 +97,7 @@ connections:
         ("protocol: redis", "protocol: amqp", '10:20: "amqp" is no protocol of the platform redis (it has: redis)'),
         ("protocol: redis", "protocol: rediss", '10:20: "rediss" is no protocol of the platform redis (it has: redis)'),
         ("platform: redis", "platform: rediss", '7:15: "platform" cannot be "rediss" (did you mean redis?)'),
-        ("127.0.0.1:16379", "127.0.0.1:99999", "10:35: \"listen\" must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not \"127.0.0.1:99999\""),
+        ("127.0.0.1:16379", "127.0.0.1:99999", '10:35: "listen" must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not "127.0.0.1:99999"'),
         ("127.0.0.1:6379,", "127.0.0.1:16379,", "10:64: 127.0.0.1:16379 is Veil itself"),
         ("upstream: ", "writes: free, upstream: ", '10:62: "writes" cannot be "free" (known: adds, strict)'),
         ("upstream: ", "verify_names: maybe, upstream: ", '10:68: "verify_names" must be true or false, not "maybe"'),
