@@ -31,8 +31,8 @@ QUEUED = b"QUEUED"
 INVALIDATIONS = b"__redis__:invalidate"
 LEADS_AWAY = frozenset({b"MOVED", b"ASK", b"REDIRECT"})
 BLOCKS_AND_COPIES = frozenset({"BLMOVE", "BLMOVEM", "BRPOPLPUSH"})
-LIFTED_AS_A_WHOLE = frozenset({Treatment.MASK_ARGS, Treatment.MASK_WHOLE})
-"""Diagnostics that a permission on the whole connection opens; counters (INFO …) stay zeroed for everybody."""
+DIAGNOSTICS = frozenset({Treatment.MASK_ARGS, Treatment.MASK_WHOLE})
+"""Reads of all of the connection, which a permission on all of it opens, recorded when the reply is there."""
 
 
 class Replies:
@@ -269,7 +269,9 @@ class Replies:
             yield from self._refuse(item, refused)
             return
         masking = [view for view in views if view.masks]
+        lifted = False
         if shape == "value" and kind == wire.BULK and masking and wire.count_of(line, wire.MAX_BULK) >= 0:
+            lifted = True  # a large value may then be streamed
             yield from state.lift(tuple(masking), item.read, item.verdict.row.name)
             refused, shape, views = self._verdict_now(item)  # the policy may have changed while that was recorded
             if refused is not None:
@@ -284,9 +286,9 @@ class Replies:
         if node is None:
             self._say(item, refuse.TOO_LARGE)
             return
-        yield from self._show(item, node)
+        yield from self._show(item, node, lift=not lifted)
 
-    def _show(self, item: Sent, node: Node) -> Steps[None]:
+    def _show(self, item: Sent, node: Node, *, lift: bool = True) -> Steps[None]:
         """Lays the shape over a reply that is held whole, after what may be lifted was recorded."""
         state = self._state
         refused, shape, _ = self._verdict_now(item)
@@ -299,10 +301,10 @@ class Replies:
         lens = self._lens(item)
         laid = SHAPES[shape](item.argv, node, lens, state.version)
         seen = [view for key in sorted(lens.touched) for view in self._views(item, key)]
-        if item.verdict.row.treatment in LIFTED_AS_A_WHOLE:
+        if item.verdict.row.treatment in DIAGNOSTICS:
             seen += self._anything(item)
         wanted = tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
-        if wanted:
+        if wanted and lift:
             yield from state.lift(wanted, item.read, item.verdict.row.name)
             lens = self._lens(item)
             laid = SHAPES[shape](item.argv, node, lens, state.version)
@@ -335,7 +337,7 @@ class Replies:
 
     def _anything(self, item: Sent) -> tuple[View, ...]:
         viewer = self._state.viewer
-        if item.verdict.row.treatment not in LIFTED_AS_A_WHOLE:
+        if item.verdict.row.treatment is Treatment.MASK_REPLY:  # counters stay zeroed for everybody
             return (viewer.anything(), viewer.anything(item.policy))
         return (viewer.recorded(viewer.anything(), item.read), viewer.recorded(viewer.anything(item.policy), item.read))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.core.buffer import Buffer
 from proxy.core.errors import WireError
-from proxy.core.steps import Close, Hold, Steps, ToServer
+from proxy.core.steps import Hold, Steps, ToServer
 from proxy.core.viewer import Read
 from rules.model import Kind
 from rules.view import Shown
@@ -64,10 +64,7 @@ class Requests:
 
     def _take(self, argv: tuple[bytes, ...]) -> Steps[None]:
         verb = argv[0].upper()
-        if verb in (b"POST", b"HOST:"):
-            yield from self._state.flush()
-            yield Close("an HTTP request on a Redis listener")
-        elif self._transaction is not None and verb in NEVER_IN_MULTI and (verb != b"HELLO" or len(argv) > 1):
+        if self._transaction is not None and verb in NEVER_IN_MULTI and (verb != b"HELLO" or len(argv) > 1):
             self._transaction.refused = True
             self._answer(refuse.inside_multi(find(argv).name))
         elif verb in (b"AUTH", b"HELLO"):

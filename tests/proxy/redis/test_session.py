@@ -155,9 +155,9 @@ def test_an_inline_command_goes_up_as_an_array(desk: Desk) -> None:
 
 @pytest.mark.parametrize("line", [b"POST / HTTP/1.1\r\n", b"host: x\r\n"])
 def test_an_http_request_closes_and_nothing_goes_up(desk: Desk, line: bytes) -> None:
-    desk.play.reader(line + encode_command((b"GET", b"open")))
+    with pytest.raises(WireError):
+        desk.play.reader(line + encode_command((b"GET", b"open")))
 
-    assert desk.play.closed
     assert desk.play.sent_up() == b""
 
 
@@ -262,6 +262,7 @@ def test_nothing_is_shown_before_it_is_recorded(desk: Desk) -> None:
     desk.play.stop_at = None
     desk.play.waiting[0].resume(None)
     assert desk.play.to_reader.endswith(MASKED)
+    assert len(desk.play.recorded) == 0
 
 
 def test_a_refusal_cannot_overtake_a_reply_that_waits_for_the_record(desk: Desk) -> None:
