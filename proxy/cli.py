@@ -308,14 +308,14 @@ def _demo(asked: argparse.Namespace) -> int:
 
 
 def _schema(asked: argparse.Namespace) -> int:
-    from rules import schema
-
     if asked.of == "config":
         from proxy.settings import Settings
 
         told = Settings.model_json_schema(by_alias=True)
         told["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     else:
+        from rules import schema
+
         told = schema.rules_schema() if asked.of == "rules" else schema.access_schema()
     sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     return FINE

@@ -108,6 +108,7 @@ def test_run_serves_through_a_hangup_until_it_is_told_to_stop_and_prints_nothing
         env=environment,
     )
     assert process.stderr is not None
+    limits = ""
     for line in process.stderr:
         told = json.loads(line)
         if told["event"] == "serving":
@@ -172,7 +173,7 @@ def test_check_tells_problems_of_config_and_rules_in_one_go(
 
 
 def test_check_warns_and_is_fine(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (rules / "more.yaml").write_text(RULES.split("grants:")[0].replace("name: contact", "name: again"))
+    (rules / "more.yaml").write_text(RULES.split("grants:", maxsplit=1)[0].replace("name: contact", "name: again"))
 
     assert cli.main(["check", "--rules", str(rules)]) == 0
     assert ": warning: " in capsys.readouterr().err
