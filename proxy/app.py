@@ -12,7 +12,8 @@ import resource
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version as installed_version
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 
 import trio
 
@@ -121,14 +122,19 @@ class App:
         Raises:
             CannotBind: an address cannot be listened on; nothing was served.
         """
+        written = trio.Event()
+
+        async def write() -> None:
+            await self.journal.run()
+            written.set()
+
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.journal.run)
+                nursery.start_soon(write)
                 await self._serve(signals=signals, task_status=task_status)
                 self.journal.close()
                 with trio.move_on_after(LIMIT_S):  # a disk that hangs must not hold the stop up
-                    while nursery.child_tasks:
-                        await trio.sleep(LOOK_S / 10)
+                    await written.wait()
                 nursery.cancel_scope.cancel()
         finally:
             self.journal.release()

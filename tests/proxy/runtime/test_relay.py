@@ -509,3 +509,93 @@ async def test_a_connection_is_quiet_once_the_server_has_answered(
     await trio.sleep(3)
 
     assert wired.relay.quiet_for_s() >= 3
+
+
+async def test_a_reader_that_is_gone_ends_the_server_s_side(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    wired = Wired(Scripted(lambda data: steps()))
+    nursery.start_soon(wired.run)
+    await wired.reader.aclose()
+    await wired.server.send_all(b"nobody hears this")
+
+    assert await rest(wired.server) == b""
+    await trio.testing.wait_all_tasks_blocked()
+    assert wired.ended == "the reader's connection broke"
+    assert not wired.relay.server_lost
+
+
+class Resetting(trio.abc.HalfCloseableStream):
+    """A connection that was reset: whatever is done with it breaks."""
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def send_eof(self) -> None:
+        await trio.lowlevel.checkpoint()
+        raise trio.BrokenResourceError
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_reset_by_the_server_is_its_end_to_the_session(autojump_clock: trio.testing.MockClock) -> None:
+    far, near = trio.testing.memory_stream_pair()
+    relay = Relay(
+        Scripted(None, lambda data: steps(ToReader(plain(b"<end>" if not data else b"?")))), near, Resetting(), Desk()
+    )
+
+    assert await relay.run() == "the server ended"
+    assert await rest(far) == b"<end>"
+    assert relay.server_lost
+
+
+async def test_a_reset_by_the_reader_ends_the_server_s_side(autojump_clock: trio.testing.MockClock) -> None:
+    far, near = trio.testing.memory_stream_pair()
+    relay = Relay(Scripted(), Resetting(), near, Desk())
+
+    assert await relay.run() == "the reader's connection broke"
+    assert await rest(far) == b""
+
+
+async def test_a_server_that_takes_no_more_gets_half_a_minute_to_say_the_rest(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    class Deaf(Resetting):
+        async def receive_some(self, max_bytes: int | None = None) -> bytes:
+            await trio.sleep_forever()
+            return b""
+
+    far, near = trio.testing.memory_stream_pair()
+    relay = Relay(
+        Scripted(lambda data: steps(ToServer(data), ToServer(data), EndServer())), near, Deaf(), Desk(), Times(half_close_s=3)
+    )
+    await far.send_all(b"x")
+
+    with trio.fail_after(3.5):
+        assert await relay.run() == "the server did not end in time"
+
+
+async def test_nonsense_in_the_news_of_a_policy_closes_both_sides(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    class Broken(Scripted):
+        def policy_changed(self) -> Steps[None]:
+            raise WireError("bad")
+            yield
+
+    wired = Wired(Broken())
+    nursery.start_soon(wired.run)
+    await trio.testing.wait_all_tasks_blocked()
+    wired.relay.policy_changed()
+
+    assert await rest(wired.server) == b""
+    assert await rest(wired.reader) == b""
