@@ -198,7 +198,8 @@ EYES = st.builds(
 )
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=200)
 @given(COMMANDS, EYES)
 def test_a_refusal_gives_way_when_all_its_views_are_lifted(argv: tuple[bytes, ...], eyes: Eyes) -> None:
     """Also: the verdict never raises. A session lifts what a refusal names and asks again, until it ends."""
@@ -218,7 +219,8 @@ def test_a_refusal_gives_way_when_all_its_views_are_lifted(argv: tuple[bytes, ..
 HARMLESS = {"HRANDFIELD", "HSCAN", "HSTRLEN", "PFCOUNT", "SINTERCARD", "SUNIONCARD", "SDIFFCARD", "ZINTERCARD", "DELEX"}
 
 
-@settings(max_examples=400)
+@pytest.mark.slow
+@settings(max_examples=200)
 @given(COMMANDS)
 def test_contents_of_a_covered_key_never_pass_as_they_are(argv: tuple[bytes, ...]) -> None:
     row, eyes = find(argv), Eyes()
@@ -235,6 +237,7 @@ def test_contents_of_a_covered_key_never_pass_as_they_are(argv: tuple[bytes, ...
         assert (row.name, verdict.argv[0]) in {("GETRANGE", b"GET"), ("SUBSTR", b"GET"), ("HVALS", b"HGETALL")}
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(st.binary(max_size=6)).map(tuple))
 def test_without_rules_everything_goes_as_it_came(argv: tuple[bytes, ...]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.protocols.redis.keys import compiled, keys_of
 from proxy.protocols.redis.surface import ROWS, find
 
 from .eyes import words
-from .live import server
+from .live import Ask, server
 
 AS_THE_SERVER = """
 GET k|SET k v NX EX 10|MGET a b c|MSET a 1 b 2|MSETNX a 1 b 2|DEL a b|EXISTS a b|APPEND k v|GETRANGE k 0 1|SETRANGE k 0 v
@@ -160,3 +162,67 @@ def test_keys_are_arguments_in_their_order(row: object, rest: list[bytes]) -> No
 
     at = iter(argv[1:])
     assert found is None or all(key in at for key in found)
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    with server() as asking:
+        yield asking
+
+
+def lists_of(text: str) -> st.SearchStrategy[list[bytes]]:
+    return st.lists(st.sampled_from(words(text)), max_size=9)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        lists_of("STORE BY GET LIMIT 0 1 ALPHA ASC a b STORE\0 #").map(lambda rest: [b"SORT", b"list", *rest]),
+        lists_of("STORE STOREDIST COUNT 1 ANY ASC WITHDIST a b STORE\0").map(
+            lambda rest: [*words("GEORADIUS geo 1 1 900 km"), *rest]
+        ),
+        lists_of("STORE STOREDIST COUNT 1 ANY DESC WITHCOORD a b").map(
+            lambda rest: [*words("GEORADIUSBYMEMBER geo m 900 km"), *rest]
+        ),
+        lists_of("set list 0 1 2 a b WEIGHTS AGGREGATE MAX").map(lambda rest: [b"ZUNIONSTORE", *rest]),
+        lists_of("set a b NOT AND OR").map(lambda rest: [b"BITOP", *rest]),
+    )
+)
+def test_no_key_is_written_that_was_not_found(ask: Ask, argv: list[bytes]) -> None:
+    ask(b"FLUSHALL")
+    ask(*words("RPUSH list 1 2"))
+    ask(*words("GEOADD geo 1 1 m"))
+    ask(*words("SADD set 1 2"))
+
+    ask(*argv)
+
+    names = ask(b"KEYS", b"*")
+    found = keys_of(find(tuple(argv)).keys, tuple(argv))
+    assert isinstance(names, list)
+    assert found is None or set(names) - {b"list", b"geo", b"set"} <= set(found)
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        lists_of("COUNT 1 STREAMS s t 0 GROUP g n STREAMS\0").map(lambda rest: [b"XREAD", *rest]),
+        lists_of("COUNT 1 NOACK GROUP g n STREAMS s t 0").map(
+            lambda rest: [*words("XREADGROUP GROUP g n"), *rest, *words("STREAMS s >")]
+        ),
+    )
+)
+def test_no_stream_is_read_that_was_not_found(ask: Ask, argv: list[bytes]) -> None:
+    ask(b"FLUSHALL")
+    for name in (b"s", b"t", b"STREAMS", b"0", b"n"):
+        ask(b"XADD", name, b"1-1", b"f", b"v")
+        ask(b"XGROUP", b"CREATE", name, b"g", b"0")
+
+    reply = ask(*argv)
+
+    found = keys_of(find(tuple(argv)).keys, tuple(argv))
+    read = {entry[0] for entry in reply} if isinstance(reply, list) else set()
+    assert found is None or read <= set(found)
