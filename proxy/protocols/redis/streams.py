@@ -64,8 +64,8 @@ def stream_entries(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 def streams(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """XREAD, XREADGROUP: [[key, entries]..] in RESP2, a map of key to entries in RESP3; the key is the reply's."""
     kids = reply.kids or []
-    if reply.kind == wire.MAP and reply.kids is not None:
-        pairs = list(zip(kids[::2], kids[1::2], strict=True))
+    if reply.kind == wire.MAP and (mapped := flat_pairs(reply)) is not None:
+        pairs = mapped
     elif reply.kind == wire.ARRAY and all(kid.kind == wire.ARRAY and len(kid.kids or ()) == 2 for kid in kids):
         pairs = [(kid.kids[0], kid.kids[1]) for kid in kids if kid.kids]
     else:

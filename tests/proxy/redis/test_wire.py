@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ def streamed(pieces: list[bytes], *, keep_attributes: bool) -> tuple[bytes, byte
             try:
                 next(head)
             except StopIteration as done:
-                yield from wire.stream(buffer, *done.value, keep_attributes)
+                kind, line = done.value
+                yield from wire.stream(buffer, kind, line, keep_attributes)
                 return
             yield None
 
@@ -102,7 +104,7 @@ def singly(data: bytes) -> list[bytes]:
 
 def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(places)]
 
 
 # --- every legal reply -----------------------------------------------------------------------------------------------
