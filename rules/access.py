@@ -58,7 +58,9 @@ class Access:
         roles = self._roles_of(reader.name, teams)
         allowed = ""
         for grant in self._grants:
-            if not self._is_for(grant, reader.name, teams, roles) or not _covers(grant.permission, permission, grant.allow):
+            if not self._is_for(grant, reader.name, teams, roles) or not _covers(
+                grant.permission, permission, allow=grant.allow
+            ):
                 continue
             if not grant.allow:
                 if self._reaches(grant.on, connection, resource, deny=True):
@@ -114,6 +116,6 @@ class Access:
         return matchers[on.resources].matches(resource.kind, resource.name)
 
 
-def _covers(held: str, wanted: str, allow: bool) -> bool:
+def _covers(held: str, wanted: str, *, allow: bool) -> bool:
     """`*` allows only what is starred, and denies everything."""
     return held == wanted or (held == "*" and (not allow or wanted in STARRED))

@@ -1,8 +1,23 @@
-"""Globs on raw bytes. (interface stub)"""
+"""Globs on raw bytes: `*` is any run, `?` is one; no classes, no escapes, case-sensitive, over the whole name.
+
+`?` is one byte to some readers of a name and one UTF-8 code point to others, so every glob that has one is read
+both ways. A glob is cut at its stars into segments of fixed length, and each segment is looked for from the left
+once: nothing is ever tried again, so that many stars cost no more than few.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
 from .model import Kind, Patterns
+
+Hit = Callable[[bytes], bool]
+Span = tuple[int, int]
+
+ESCAPED = "surrogateescape"  # a byte that is no UTF-8 counts as one character of the code-point reading
 
 
 class Matcher:
@@ -13,7 +28,193 @@ class Matcher:
     """
 
     def __init__(self, patterns: Patterns, *, strict: bool) -> None:
-        raise NotImplementedError
+        globs: dict[Kind, list[str]] = {}
+        for kind, listed in patterns:
+            globs.setdefault(kind, []).extend(listed)
+        self._kinds = {kind: _compile(listed, strict) for kind, listed in globs.items()}
 
     def matches(self, kind: Kind, name: bytes) -> bool:
-        raise NotImplementedError
+        """A glob of this kind takes in the whole name; globs of other kinds say nothing about it."""
+        compiled = self._kinds.get(kind)
+        return compiled is not None and compiled(name)
+
+
+def glob_matches(glob: str, name: bytes, *, strict: bool) -> bool:
+    """Whether one glob takes in the whole name; `strict` as in `Matcher`."""
+    return _compile([glob], strict)(name)
+
+
+def _compile(globs: list[str], strict: bool) -> Hit:
+    plain = frozenset(_raw(glob) for glob in globs if "*" not in glob and "?" not in glob)
+    others = [_Glob(glob) for glob in globs if "*" in glob or "?" in glob]
+
+    def hit(name: bytes) -> bool:
+        if name in plain:
+            return True
+        return any(glob.matches(name, strict) for glob in others)
+
+    return hit
+
+
+def _raw(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+class _Glob:
+    def __init__(self, glob: str) -> None:
+        self._two_readings = "?" in glob
+        self._bytes = [re.compile(_raw(each), re.DOTALL) for each in _segments(glob)]
+        self._text = [re.compile(each, re.DOTALL) for each in _segments(glob)] if self._two_readings else []
+        parts = glob.split("*")
+        self._starts = len(parts) > 1
+        self._tail_bytes = len(_raw(parts[-1]))
+        self._tail_text = len(parts[-1])
+
+    def matches(self, name: bytes, strict: bool) -> bool:
+        by_byte = self._run_bytes(name)
+        if not self._two_readings or by_byte != strict or name.isascii():
+            return by_byte
+        return self._run_text(name.decode("utf-8", ESCAPED))
+
+    def _run_bytes(self, name: bytes) -> bool:
+        first = self._bytes[0]
+        if not self._starts:
+            return first.fullmatch(name) is not None
+        found = first.match(name)
+        for segment in self._bytes[1:-1]:
+            if found is None:
+                return False
+            found = segment.search(name, found.end())
+        tail = len(name) - self._tail_bytes
+        return found is not None and tail >= found.end() and self._bytes[-1].match(name, tail) is not None
+
+    def _run_text(self, name: str) -> bool:
+        first = self._text[0]
+        if not self._starts:
+            return first.fullmatch(name) is not None
+        found = first.match(name)
+        for segment in self._text[1:-1]:
+            if found is None:
+                return False
+            found = segment.search(name, found.end())
+        tail = len(name) - self._tail_text
+        return found is not None and tail >= found.end() and self._text[-1].match(name, tail) is not None
+
+
+def _segments(glob: str) -> list[str]:
+    """The pieces between stars as expressions of fixed length: no quantifier, so no backtracking."""
+    return ["".join("." if each == "?" else re.escape(each) for each in part) for part in glob.split("*")]
+
+
+# Whether two globs meet. Both become automata over bytes, and the pairs of their states are walked.
+
+ANY: Span = (0x00, 0xFF)
+TAIL: Span = (0x80, 0xBF)
+CODE_POINTS: tuple[tuple[Span, ...], ...] = (  # RFC 3629, section 4: the well-formed sequences
+    ((0x00, 0x7F),),
+    ((0xC2, 0xDF), TAIL),
+    ((0xE0, 0xE0), (0xA0, 0xBF), TAIL),
+    ((0xE1, 0xEC), TAIL, TAIL),
+    ((0xED, 0xED), (0x80, 0x9F), TAIL),
+    ((0xEE, 0xEF), TAIL, TAIL),
+    ((0xF0, 0xF0), (0x90, 0xBF), TAIL, TAIL),
+    ((0xF1, 0xF3), TAIL, TAIL, TAIL),
+    ((0xF4, 0xF4), (0x80, 0x8F), TAIL, TAIL),
+)
+
+
+@dataclass(slots=True)
+class _Automaton:
+    """Edges by state; `loops` are the states that a star keeps on any byte. The last state accepts."""
+
+    edges: list[list[tuple[Span, int]]]
+    loops: set[int]
+    last: int
+
+
+def _automaton(glob: str, *, by_code_point: bool) -> _Automaton:
+    built = _Automaton([[]], set(), 0)
+
+    def state() -> int:
+        built.edges.append([])
+        return len(built.edges) - 1
+
+    here = 0
+    for each in glob:
+        if each == "*":
+            built.loops.add(here)
+            continue
+        if each != "?":
+            spans: tuple[tuple[Span, ...], ...] = (tuple((byte, byte) for byte in _raw(each)),)
+        else:
+            spans = CODE_POINTS if by_code_point else ((ANY,),)
+        there = state()
+        for sequence in spans:
+            at = here
+            for span in sequence[:-1]:
+                after = state()
+                built.edges[at].append((span, after))
+                at = after
+            built.edges[at].append((sequence[-1], there))
+        here = there
+    built.last = here
+    return built
+
+
+def _readings(glob: str) -> Iterator[_Automaton]:
+    yield _automaton(glob, by_code_point=False)
+    if "?" in glob:
+        yield _automaton(glob, by_code_point=True)
+
+
+def _meet(one: _Automaton, other: _Automaton) -> bool:
+    seen = {(0, 0)}
+    left = [(0, 0)]
+    while left:
+        a, b = left.pop()
+        if a == one.last and b == other.last:
+            return True
+        # A star stays where it is while the other side moves; two stars side by side gain nothing by standing still.
+        moves = [
+            (after, beyond)
+            for span, after in one.edges[a]
+            for where, beyond in other.edges[b]
+            if span[0] <= where[1] and where[0] <= span[1]
+        ]
+        if a in one.loops:
+            moves.extend((a, beyond) for _, beyond in other.edges[b])
+        if b in other.loops:
+            moves.extend((after, b) for _, after in one.edges[a])
+        for move in moves:
+            if move not in seen:
+                seen.add(move)
+                left.append(move)
+    return False
+
+
+@lru_cache(maxsize=16384)
+def globs_meet(one: str, other: str) -> bool:
+    """Whether there is a name that both globs take in, each in either of its readings. Exact."""
+    if not _ends_fit(one, other):
+        return False
+    if "*" not in one and "?" not in one:
+        return glob_matches(other, _raw(one), strict=False)
+    if "*" not in other and "?" not in other:
+        return glob_matches(one, _raw(other), strict=False)
+    return any(_meet(a, b) for a in _readings(one) for b in _readings(other))
+
+
+def literal_prefix(glob: str) -> str:
+    """What every name that the glob takes in begins with."""
+    return re.split(r"[*?]", glob, maxsplit=1)[0]
+
+
+def literal_suffix(glob: str) -> str:
+    """What every name that the glob takes in ends with."""
+    return re.split(r"[*?]", glob)[-1]
+
+
+def _ends_fit(one: str, other: str) -> bool:
+    a, b = literal_prefix(one), literal_prefix(other)
+    c, d = literal_suffix(one), literal_suffix(other)
+    return (a.startswith(b) or b.startswith(a)) and (c.endswith(d) or d.endswith(c))

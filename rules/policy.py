@@ -24,9 +24,11 @@ class Policy:
         self.rules = book.rules
         self._enabled = tuple(rule for rule in book.rules if rule.enabled)
         self._access = Access(book.access)
-        self._limits = limits
+        self.limits = limits
         self._closed: Plan | None = None
-        self._matchers = [(Matcher(rule.resources, strict=False), Matcher(rule.excepted, strict=True)) for rule in self._enabled]
+        self._matchers = [
+            (Matcher(rule.resources, strict=False), Matcher(rule.excepted, strict=True)) for rule in self._enabled
+        ]
         self._plans: dict[tuple[Rule, ...], Plan] = {}
         self._views: OrderedDict[tuple[str | None, Resource], View] = OrderedDict()
         self._anything: dict[tuple[str | None, Connection], View] = {}
@@ -60,7 +62,9 @@ class Policy:
         rules = tuple(
             rule
             for rule, (named, excepted) in zip(self._enabled, self._matchers, strict=True)
-            if _in_scope(rule, what.connection) and named.matches(what.kind, what.name) and not excepted.matches(what.kind, what.name)
+            if _in_scope(rule, what.connection)
+            and named.matches(what.kind, what.name)
+            and not excepted.matches(what.kind, what.name)
         )
         if not rules:
             return View(what, name)
@@ -94,7 +98,7 @@ class Policy:
         if plan is None:
             if len(self._plans) > CACHE_SIZE:
                 self._plans.clear()
-            plan = self._plans[rules] = compile_plan(rules, connection.platform, self._limits)
+            plan = self._plans[rules] = compile_plan(rules, connection.platform, self.limits)
         return plan
 
 

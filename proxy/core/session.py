@@ -18,8 +18,10 @@ class Session(Protocol):
     Raises (from any of them): WireError, whose `answer` is sent to the reader before both sides close.
     """
 
-    logged_in: bool
-    """False until the first answer that is not "log in first"; the relay's login time-out looks at it."""
+    @property
+    def logged_in(self) -> bool:
+        """False until the first answer that is not "log in first"; the relay's login time-out looks at it."""
+        ...
 
     def from_reader(self, data: bytes) -> Steps[None]:
         """Bytes of the reader; b"" is the end of its stream."""

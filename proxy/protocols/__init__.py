@@ -1,0 +1,11 @@
+"""The table of protocols: a line each, and the only place that names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from proxy.core.session import ProtocolEntry
+
+from .redis import PROTOCOL as REDIS
+
+PROTOCOLS: Mapping[str, ProtocolEntry] = {entry.name: entry for entry in (REDIS,)}

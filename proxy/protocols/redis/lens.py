@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from rules.view import MASK, Masked, View
+from rules.view import MASK, Masked, Shown, View
 
 from . import wire
 from .wire import Node
@@ -27,7 +27,6 @@ class Lens:
         self._views = views
         self._anything = anything
         self.touched: set[bytes] = set()
-        self.anything_touched = False
         self.hits: Counter[tuple[str, str]] = Counter()
         self.wholes: Counter[str] = Counter()
 
@@ -66,13 +65,22 @@ class Lens:
 
     def field(self, key: bytes, name: bytes, node: Node) -> Node:
         """The value of one field of the hash or stream entry at the key."""
-        return self._through(key, node, lambda view, data: view.field(name, data))
+        for view in self._views(key):
+            if node.is_null:
+                break
+            if view.plan is not None and view.plan.covers_field(name) is not None:
+                self.touched.add(key)
+                if view.masks:
+                    node = self._scalar(view, node, lambda each, data: each.field(name, data))
+        return node
 
     def _through(self, key: bytes, node: Node, door: Callable[[View, bytes], Masked]) -> Node:
         for view in self._views(key):
-            if view.covered and not node.is_null:
+            if node.is_null:
+                break
+            if view.covered:
                 self.touched.add(key)
-            if view.masks and not node.is_null:
+            if view.masks:
                 node = self._scalar(view, node, door)
         return node
 
@@ -148,6 +156,22 @@ class Lens:
                 return Node(wire.VERBATIM, b"%d" % (4 + len(MASK)), b"txt:" + MASK)
             case _:
                 return wire.bulk(MASK)
+
+
+def shown(node: Node) -> Shown:
+    """The bytes of a reply that went through a lens, or of one that holds names and counts alone."""
+    return Shown(wire.encode(node))
+
+
+def passing(piece: bytes, views: tuple[View, ...]) -> Shown:
+    """A piece of a reply that nothing masks, as it came.
+
+    Raises:
+        PermissionError: one of the views masks.
+    """
+    if any(view.masks for view in views):
+        raise PermissionError("a masked reply cannot pass as it came")
+    return Shown(piece)
 
 
 class Shape(Protocol):

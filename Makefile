@@ -1,0 +1,72 @@
+# Two commands matter: `make run` shows Veil at work, `make test` proves it.
+#
+#   make run               installs into .venv and starts the demo (make run ARGS=--once ends by itself)
+#   make test              lint, types, import contracts and all tests; ends with pytest's own summary line
+#   make unit              the tests that need no broker
+#   make lint              ruff, mypy and import-linter alone
+#   make brokers           installs the brokers that the tests talk to (Debian, root)
+#   make clean             removes what the targets above made, the environment included
+#
+# No git and no root is needed for run and test. PYTHON=… picks the interpreter (3.11 or newer).
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+TESTS ?=
+# The first interpreter that answers and is new enough; asked by running it, since a name on the PATH may be a shim to nothing.
+FIND_PYTHON = for each in "$(PYTHON)" python3.14 python3.13 python3.12 python3.11 python3 python; do \
+	if [ -n "$$each" ] && "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		command -v "$$each"; break; fi; done
+# An environment remembers its folder in its scripts: after the tree was moved or copied it is made anew.
+ifneq ($(shell cat $(VENV)/.folder 2>/dev/null),$(CURDIR))
+MOVED := moved
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help run test unit lint brokers clean moved
+# Steps stop at the first failure and are not run side by side: the last line must be pytest's.
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^#   make/make/p' Makefile
+
+run: $(VENV)/.demo
+	@exec $(BIN)/python -m proxy demo $(ARGS)
+
+test: lint
+	@$(BIN)/python -bb -m pytest $(TESTS)
+
+unit: $(VENV)/.test
+	@$(BIN)/python -bb -m pytest -m "not broker" $(TESTS)
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log >&2; exit 1; }
+	@echo "lint, types and import contracts: passed"
+
+brokers:
+	@tests/brokers/install.sh
+
+clean:
+	rm -rf $(VENV) artifacts build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find rules proxy tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.folder: $(MOVED)
+	@python=$$($(FIND_PYTHON)); \
+	if [ -z "$$python" ]; then echo "Veil needs Python 3.11 or newer, and none was found: install it, or name it with PYTHON=/its/path" >&2; exit 1; fi; \
+	rm -rf $(VENV); \
+	if command -v uv >/dev/null 2>&1 && uv venv --quiet --python "$$python" $(VENV); then :; \
+	elif ! "$$python" -m venv $(VENV); then \
+		rm -rf $(VENV); echo "$$python cannot make an environment: on Debian and Ubuntu install python3-venv" >&2; exit 1; fi; \
+	printf '%s\n' "$(CURDIR)" > $@
+
+# A stamp for each set: the second run starts at once, a changed pyproject.toml installs again.
+$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: $(VENV)/.folder pyproject.toml
+	@echo "installing Veil into $(VENV) ($*) …" >&2; \
+	if command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python -e '.[$*]'; then :; \
+	elif [ -x $(BIN)/pip ] || $(BIN)/python -m ensurepip >/dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'; \
+	else echo "neither uv nor pip could install Veil" >&2; exit 1; fi
+	@touch $@

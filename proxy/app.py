@@ -1,0 +1,304 @@
+"""The running process: everything is opened, put together and ended here.
+
+journal ◀── listeners ──▶ upstreams          signals: TERM, INT  drain, then stop; a second one: at once
+   ▲            │                                     HUP        read the rules now
+watch ──▶ current policy ──▶ admin port
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version as installed_version
+
+import trio
+
+from proxy.admin.routes import Routes, State
+from proxy.admin.server import AdminServer
+from proxy.core.session import ProtocolEntry, SessionSettings
+from proxy.runtime.current import Current
+from proxy.runtime.journal import LIMIT_S, Journal
+from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
+from proxy.runtime.log import Log
+from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
+from proxy.runtime.relay import Times
+from proxy.runtime.upstream import Address
+from proxy.runtime.watch import Watch
+from proxy.settings import Configuration
+from proxy.settings.model import ConnectionSection, ListenerSection
+from rules.access import UNMASKED, Access, Reader
+from rules.model import AccessList, Connection, Limits, Platform, Resource
+
+DRAIN_S = 10.0  # below the 30 s that orchestrators give
+QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
+STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
+LOOK_S = 0.1
+
+
+def version() -> str:
+    try:
+        return installed_version("veil")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where everything listens, once it does. Ports are the real ones where the config says 0."""
+
+    admin: Address
+    listeners: tuple[tuple[ListenerSettings, Address], ...]
+
+
+def listener_settings(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> list[ListenerSettings]:
+    """Every listener of the config, in its order."""
+    settings = configuration.settings
+    return [
+        _one_listener(configuration, connection, listener, protocols[listener.protocol])
+        for connection in settings.connections
+        for listener in connection.listeners
+    ]
+
+
+def limits_of(configuration: Configuration) -> Limits:
+    limits = configuration.settings.limits
+    return Limits(limits.max_value, limits.max_depth)
+
+
+def _one_listener(
+    configuration: Configuration, connection: ConnectionSection, listener: ListenerSection, protocol: ProtocolEntry
+) -> ListenerSettings:
+    settings = configuration.settings
+    return ListenerSettings(
+        Connection(connection.name, Platform(connection.platform), connection.environment),
+        protocol,
+        listener.listen,
+        listener.upstream,
+        SessionSettings(limits_of(configuration), listener.writes),
+        Times(settings.limits.login_timeout, settings.limits.idle_timeout),
+        fixed=connection.reader.user,
+        verify_names=listener.verify_names,
+        lapse_s=settings.unmasked_lapse,
+    )
+
+
+class App:
+    """One run. Everything it opens is closed when `run` returns."""
+
+    def __init__(self, configuration: Configuration, protocols: Mapping[str, ProtocolEntry], log: Log) -> None:
+        """Opens the audit trail.
+
+        Raises:
+            ConfigError: the audit file will not do.
+        """
+        self.configuration = configuration
+        self._log = log
+        self._settings = listener_settings(configuration, protocols)
+        self.current = Current()
+        self.journal = Journal(configuration.audit_path, log)
+        self._census = Census(configuration.settings.limits.max_connections)
+        self._house = House(self.current, self.journal, self._census, log)
+        self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
+        self._platforms = {each.connection.name: str(each.connection.platform) for each in self._settings}
+        self._bound: Bound | None = None
+        self._warnings: tuple[str, ...] = ()
+        self._draining = False
+        self._stop = trio.Event()
+        self._stop_now = trio.Event()
+
+    def stop(self) -> None:
+        """Drains and stops; called again, stops at once."""
+        if self._stop.is_set():
+            self._stop_now.set()
+        self._stop.set()
+
+    async def run(self, *, signals: bool = True, task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serves until it is told to stop, by `stop` or a signal.
+
+        Raises:
+            CannotBind: an address cannot be listened on; nothing was served.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.journal.run)
+                await self._serve(signals=signals, task_status=task_status)
+                self.journal.close()
+                with trio.move_on_after(LIMIT_S):  # a disk that hangs must not hold the stop up
+                    while nursery.child_tasks:
+                        await trio.sleep(LOOK_S / 10)
+                nursery.cancel_scope.cancel()
+        finally:
+            self.journal.release()
+
+    async def _serve(self, *, signals: bool, task_status: trio.TaskStatus[Bound]) -> None:
+        opened: list[trio.SocketListener] = []
+        try:
+            admin_address = self.configuration.settings.admin.listen
+            admin_sockets = await bind(admin_address)
+            opened += admin_sockets
+            sockets: list[list[trio.SocketListener]] = []
+            for each in self._settings:
+                sockets.append(await bind(each.address))
+                opened += sockets[-1]
+            bound = Bound(
+                _real(admin_address, admin_sockets),
+                tuple((each, _real(each.address, own)) for each, own in zip(self._settings, sockets, strict=True)),
+            )
+            async with trio.open_nursery() as nursery:
+                if signals:
+                    await nursery.start(self._obey_signals)
+                nursery.start_soon(self.watch.run)
+                nursery.start_soon(self._warn_of_fixed_readers)
+                routes = Routes(self._state, self._metrics().page, CONTENT_TYPE)
+                nursery.start_soon(AdminServer(routes, bound.admin, self._log).run, admin_sockets)
+                await self._serve_readers(sockets, bound, task_status)
+                nursery.cancel_scope.cancel()
+        finally:
+            for listener in opened:
+                listener.socket.close()
+
+    async def _serve_readers(
+        self,
+        sockets: list[list[trio.SocketListener]],
+        bound: Bound,
+        task_status: trio.TaskStatus[Bound],
+    ) -> None:
+        async with trio.open_nursery() as readers:
+            async with trio.open_nursery() as acceptors:
+                for settings, own in zip(self._settings, sockets, strict=True):
+                    acceptors.start_soon(Listener(settings, self._house).run, own, readers)
+                self._bound = bound
+                for settings, address in bound.listeners:
+                    self._log.info(
+                        "listening",
+                        connection=settings.connection.name,
+                        protocol=settings.protocol.name,
+                        listener=str(address),
+                        upstream=", ".join(map(str, settings.upstream)),
+                    )
+                self._log.info("serving", version=version(), address=str(bound.admin))
+                task_status.started(bound)
+                await self._stop.wait()
+                self._draining = True
+                acceptors.cancel_scope.cancel()
+            await self._drain()
+            readers.cancel_scope.cancel()
+
+    async def _drain(self) -> None:
+        """Closes the idle at once, the others as they fall silent, and whoever is left after `DRAIN_S`."""
+        self._log.info("draining", count=self._census.open)
+        quiet_s = QUIET_S
+        with trio.move_on_after(DRAIN_S):
+            while self._census.open and not self._stop_now.is_set():
+                for relay in tuple(self._census.relays):
+                    if relay.quiet_for_s() >= quiet_s:
+                        relay.end("draining")
+                quiet_s = STILL_QUIET_S
+                with trio.move_on_after(LOOK_S):
+                    await self._stop_now.wait()
+        self._log.info("stopped", count=self._census.open)
+
+    async def _obey_signals(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+            task_status.started()
+            async for number in received:
+                self._log.info("signal", signal=signal.Signals(number).name)
+                if number == signal.SIGHUP:
+                    self.watch.reread()
+                else:
+                    self.stop()
+
+    async def _warn_of_fixed_readers(self) -> None:
+        """A fixed reader with the permission means that whoever reaches the port reads unmasked."""
+        while self.watch.book is None:
+            heard = trio.Event()
+            self.current.subscribe(heard.set)
+            await heard.wait()
+            self.current.unsubscribe(heard.set)
+            await trio.lowlevel.checkpoint()
+        warnings = []
+        for each in self._settings:
+            if each.fixed is not None and may_unmask(self.watch.book.access, each.fixed, each.connection):
+                warnings.append(
+                    f"{each.connection.name}: everybody at {each.address} reads as {each.fixed}, who may read unmasked"
+                )
+                self._log.warning(
+                    "fixed-reader-unmasked", connection=each.connection.name, who=each.fixed, listener=str(each.address)
+                )
+        self._warnings = tuple(dict.fromkeys(warnings))
+
+    def _state(self) -> State:
+        return State(
+            rules_read=self.current.is_read,
+            bound=self._bound is not None,
+            draining=self._draining,
+            audit_failing=self.journal.failing,
+            problems=self.current.problems,
+            warnings=self._warnings,
+        )
+
+    def _metrics(self) -> Metrics:
+        return Metrics(Counted(version(), self._census, self.current, self.journal, self._house.tallies, self._platforms))
+
+
+def _real(address: Address, sockets: list[trio.SocketListener]) -> Address:
+    return Address(address.host, int(sockets[0].socket.getsockname()[1]))
+
+
+def may_unmask(access: AccessList, user: str, connection: Connection) -> bool:
+    """Whether the user may read anything of the connection unmasked: tried on a name for each pattern that a
+    grant or role has there."""
+    held = Access(access)
+    reader = Reader(user)
+    if held.may_everywhere(reader, UNMASKED, connection).yes:
+        return True
+    extents = [grant.on for grant in access.grants if grant.allow] + [role.on for role in access.roles if role.on]
+    return any(
+        held.may(reader, UNMASKED, Resource(connection, kind, glob.replace("*", "x").replace("?", "x").encode())).yes
+        for extent in extents
+        for kind, globs in extent.resources
+        for glob in globs
+    )
+
+
+def harden() -> None:
+    """No core dumps, which would hold contents; and as many descriptors as are allowed, two a reader."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def run(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> None:
+    """Runs until a signal.
+
+    Raises:
+        ConfigError: the audit file will not do.
+        CannotBind: an address cannot be listened on.
+    """
+    harden()
+    os.umask(0o077)
+    log = Log()
+
+    async def main() -> None:
+        await App(configuration, protocols, log).run()
+
+    unwrapped(lambda: trio.run(main))
+
+
+def unwrapped(work: Callable[[], None]) -> None:
+    """Does the work; a failure that came out of nested nurseries is raised as itself.
+
+    Raises:
+        BaseException: the first of the failures.
+    """
+    try:
+        work()
+    except BaseExceptionGroup as failures:
+        first: BaseException = failures
+        while isinstance(first, BaseExceptionGroup):
+            first = first.exceptions[0]
+        raise first from None

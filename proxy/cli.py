@@ -1,0 +1,249 @@
+"""The command `veil`: arguments in, an exit code out. Each verb imports what it needs when it is called.
+
+Errors go to standard error, a line each. Exit codes: 0 fine; 1 a verb met problems; 2 usage, and for `run` a
+bad config; 3 `run` cannot listen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rules.model import Problem, RuleBook
+
+FINE, PROBLEMS, USAGE, CANNOT_BIND = 0, 1, 2, 3
+PARTS = "value | key | header:NAME | field:NAME"
+Verb = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the arguments say. Comes back with the exit code; usage errors and --help exit themselves."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    if asked.verb is None:
+        parser.print_help(sys.stderr)
+        return USAGE
+    try:
+        return int(asked.verb(asked))
+    except BrokenPipeError:  # the reader of a pipe has enough; nothing is left to be said to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PROBLEMS
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Version(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        from proxy.app import version
+
+        sys.stdout.write(f"veil {version()}\n")
+        parser.exit(FINE)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="veil", description="A masking proxy between tools and brokers.", allow_abbrev=False)
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    parser.set_defaults(verb=None)
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def verb(name: str, does: Verb, text: str) -> argparse.ArgumentParser:
+        added = verbs.add_parser(name, help=text, description=text, allow_abbrev=False)
+        added.set_defaults(verb=does)
+        return added
+
+    run = verb("run", _run, "Run every listener until SIGTERM or SIGINT; SIGHUP reads the rules at once.")
+    run.add_argument("--config", type=Path, required=True, metavar="FILE", help="the config, veil.yaml")
+    run.add_argument("--workers", type=int, default=1, metavar="N", help="processes (this version: 1)")
+
+    check = verb("check", _check, "Read config and rules, connect to nothing, and tell every problem.")
+    what = check.add_mutually_exclusive_group(required=True)
+    what.add_argument("--config", type=Path, metavar="FILE", help="a config, with its rules")
+    what.add_argument("--rules", type=Path, metavar="DIR", help="a directory of rule files")
+
+    preview = verb("preview", _preview, "Mask FILE as a reader would see it and write exactly those bytes.")
+    _add_resource(preview)
+    preview.add_argument("--part", default="value", metavar="PART", help=f"{PARTS} (default: value)")
+    preview.add_argument("--as", dest="user", metavar="USER", help="the reader (default: an ordinary one)")
+    preview.add_argument("--json", action="store_true", help="print the result and what was masked as JSON")
+    preview.add_argument("file", nargs="?", default="-", metavar="FILE", help="- or left out: standard input")
+
+    explain = verb("explain", _explain, "Tell which rules cover a resource and which are lifted, and why.")
+    _add_resource(explain)
+    explain.add_argument("--as", dest="user", required=True, metavar="USER", help="the reader")
+
+    surface = verb("surface", _surface, "Print a protocol's table: each operation, what it exposes, what is done.")
+    surface.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="left out: the names of the protocols")
+
+    demo = verb("demo", _demo, "Start a real broker and Veil before it, and show both sides.")
+    demo.add_argument("--once", action="store_true", help="check, print and end")
+    demo.add_argument("--directory", type=Path, metavar="DIR", help="keep rules and audit file here (default: a temporary one)")
+
+    schema = verb("schema", _schema, "Print a JSON Schema for editors.")
+    schema.add_argument("of", choices=("config", "rules", "access"), metavar="config|rules|access")
+    return parser
+
+
+def _add_resource(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rules", type=Path, required=True, metavar="DIR", help="the directory of rule files")
+    parser.add_argument("--platform", required=True, metavar="P", help="kafka, rabbitmq, artemis, redis, memcached")
+    parser.add_argument("--resource", required=True, metavar="KIND=NAME", help="such as key=customer:1")
+    parser.add_argument("--connection", metavar="C", help="left out: rules of every scope, grants without one")
+    parser.add_argument("--environment", metavar="E", help="left out: rules of every scope, grants without one")
+
+
+def _say(line: object) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _tell(problems: Sequence[object]) -> None:
+    for problem in problems:
+        _say(problem)
+
+
+def _usage(message: str) -> int:
+    _say(f"veil: {message}")
+    return USAGE
+
+
+def _run(asked: argparse.Namespace) -> int:
+    if asked.workers != 1:
+        return _usage("--workers other than 1 is not carried out by this version")
+    from proxy import app
+    from proxy.core.errors import ConfigError
+    from proxy.protocols import PROTOCOLS
+    from proxy.runtime.listen import CannotBind
+    from proxy.settings import load_configuration
+
+    try:
+        app.run(load_configuration(asked.config, os.environ, PROTOCOLS), PROTOCOLS)
+    except ConfigError as bad:
+        _tell(bad.problems)
+        return USAGE
+    except CannotBind as failed:
+        _say(failed)
+        return CANNOT_BIND
+    return FINE
+
+
+def _check(asked: argparse.Namespace) -> int:
+    from proxy.core.errors import ConfigError
+    from proxy.protocols import PROTOCOLS
+    from proxy.settings import load_configuration
+
+    directory: Path | None = asked.rules
+    wrong = False
+    if asked.config is not None:
+        try:
+            directory = load_configuration(asked.config, os.environ, PROTOCOLS).rules_directory
+        except ConfigError as bad:
+            _tell(bad.problems)
+            wrong = True
+            directory = _directory_of(asked.config)
+    if directory is not None:
+        wrong = not _check_rules(directory) or wrong
+    return PROBLEMS if wrong else FINE
+
+
+def _directory_of(config: Path) -> Path | None:
+    """Where the rules are, of a config that has problems elsewhere, so that all are told in one go."""
+    from rules.store import document
+
+    try:
+        node = document.load(config.read_bytes(), str(config)).root
+    except OSError:
+        return None
+    for key in ("store", "files", "directory"):
+        node = node.get(key) if isinstance(node, document.Mapping) else None
+    if not isinstance(node, document.Scalar) or not node.text:
+        return None
+    found = config.parent / node.text
+    return found if found.is_dir() else None
+
+
+def _check_rules(directory: Path) -> bool:
+    from rules.check import warnings
+    from rules.store.files import read_directory
+
+    reading = read_directory(directory)
+    _tell(reading.problems)
+    if reading.book is None:
+        return False
+    _tell(warnings(reading.book))
+    return True
+
+
+class _Wrong(Exception):
+    """A user's mistake in what preview and explain were given, or a problem of the rules; lines to be told."""
+
+    def __init__(self, code: int, lines: Sequence[object]) -> None:
+        super().__init__()
+        self.code = code
+        self.lines = lines
+
+
+def _book(directory: Path) -> RuleBook:
+    from rules.store.files import read_directory
+
+    reading = read_directory(directory)
+    if reading.book is None:
+        problems: tuple[Problem, ...] = reading.problems
+        raise _Wrong(PROBLEMS, problems)
+    return reading.book
+
+
+def _preview(asked: argparse.Namespace) -> int:
+    return _told(_preview_of, asked)
+
+
+def _explain(asked: argparse.Namespace) -> int:
+    return _told(_explain_of, asked)
+
+
+def _told(verb: Verb, asked: argparse.Namespace) -> int:
+    try:
+        return verb(asked)
+    except _Wrong as wrong:
+        _tell(wrong.lines)
+        return wrong.code
+
+
+def _surface(asked: argparse.Namespace) -> int:
+    from proxy.protocols import PROTOCOLS
+
+    if asked.protocol is None:
+        for name in sorted(PROTOCOLS):
+            sys.stdout.write(name + "\n")
+        return FINE
+    entry = PROTOCOLS.get(asked.protocol)
+    if entry is None:
+        return _usage(f"no protocol {asked.protocol!r} in this version (there are: {', '.join(sorted(PROTOCOLS))})")
+    text = entry.surface()
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    return FINE
+
+
+def _demo(asked: argparse.Namespace) -> int:
+    from proxy import demo
+
+    return demo.main(once=asked.once, directory=asked.directory)
+
+
+def _schema(asked: argparse.Namespace) -> int:
+    import json
+
+    from rules import schema
+
+    if asked.of == "config":
+        from proxy.settings import Settings
+
+        told = Settings.model_json_schema(by_alias=True)
+        told["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    else:
+        told = schema.rules_schema() if asked.of == "rules" else schema.access_schema()
+    sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
+    return FINE

@@ -1,0 +1,46 @@
+"""What is said when Veil itself answers: refusals and replacements, one RESP error line each, never contents."""
+
+from __future__ import annotations
+
+from rules.model import Refusal
+from rules.view import Shown, plain
+
+NAME_LIMIT = 128  # bytes of a name in a refusal; key names come from the reader and may be megabytes
+
+EXECABORT = plain(b"-EXECABORT Transaction discarded because of previous errors.\r\n")
+OK = plain(b"+OK\r\n")
+SYNTAX = plain(b"-ERR syntax error\r\n")
+ELSEWHERE = b"CLUSTERDOWN veil: the key lives on another node, which this address does not lead to"
+TOO_LARGE = plain(b"-ERR veil: the reply is larger than what can be masked at once; read it in parts\r\n")
+NOT_WHILE_SUBSCRIBED = plain(
+    b"-ERR Can't execute 'client|reply': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
+)
+
+
+def printable(name: bytes) -> bytes:
+    """A name for an error line: printable ASCII without double quotes, cut at NAME_LIMIT."""
+    return bytes(byte if 32 <= byte < 127 and byte != 34 else 63 for byte in name[:NAME_LIMIT])
+
+
+def refusal(operation: str, key: bytes | None, why: Refusal) -> Shown:
+    """The error line of a refused command; `key` None where the command as a whole is refused."""
+    verb = printable(operation.encode())
+    if why.rule is None:
+        return plain(b"-NOPERM veil: %b is refused: %b\r\n" % (verb, printable(why.reason.encode())))
+    rule = printable(why.rule.encode())
+    if key is None:
+        return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (verb, rule))
+    return plain(b'-NOPERM veil: %b on "%b" is refused: the masking rule "%b" covers it\r\n' % (verb, printable(key), rule))
+
+
+def inside_multi(operation: str) -> Shown:
+    """For what may not be queued in a transaction, whatever the rules."""
+    return plain(b"-NOPERM veil: %b is refused inside MULTI\r\n" % printable(operation.encode()))
+
+
+def hidden_text(error: bytes) -> bytes:
+    """An error without its text: the code word stays (`-WRONGTYPE …`)."""
+    code = error.split(b" ", 1)[0]
+    if not code.isalpha() or not code.isupper():
+        code = b"ERR"
+    return printable(code) + b" veil: the text of this error is hidden"

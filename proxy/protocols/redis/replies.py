@@ -1,0 +1,407 @@
+"""The server's half of a session: each reply is matched with its command and shown through the lens.
+
+A reply that nothing masks is streamed as it comes. One that may hold what is masked is read whole first: a
+shape that turns out wrong at its end must be able to hide its beginning.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.core.buffer import Buffer, Parse
+from proxy.core.errors import WireError
+from proxy.core.steps import Close, Steps
+from proxy.core.viewer import Read
+from rules.model import Kind
+from rules.view import Shown, View, plain
+
+from . import refuse, wire
+from .contents import SHAPES
+from .diagnostics import monitor_line
+from .judge import Refused
+from .lens import Lens, passing, shown
+from .pending import Local, Role, Sent
+from .state import FLUSH_BYTES, Loop, State
+from .subscriptions import message, null_invalidation
+from .surface import Treatment
+from .wire import Node
+
+MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")
+QUEUED = b"QUEUED"
+INVALIDATIONS = b"__redis__:invalidate"
+LEADS_AWAY = frozenset({b"MOVED", b"ASK", b"REDIRECT"})
+BLOCKS_AND_COPIES = frozenset({"BLMOVE", "BLMOVEM", "BRPOPLPUSH"})
+DIAGNOSTICS = frozenset({Treatment.MASK_ARGS, Treatment.MASK_WHOLE})
+"""Reads of all of the connection, which a permission on all of it opens, recorded when the reply is there."""
+
+
+class Replies:
+    def __init__(self, state: State, buffer: Buffer) -> None:
+        self._state = state
+        self._buffer = buffer
+
+    def run(self) -> Loop:
+        """For as long as the connection lives."""
+        while True:
+            head = self._state.pending.head()
+            if isinstance(head, Sent) and head.role is Role.COPY_STREAM:
+                yield from self._pass_raw()
+            kind, line = yield from wire.head(self._buffer)
+            yield from self._one(kind, line)
+            self._state.mid_frame = False
+            if self._state.owes_invalidation:
+                self._state.owes_invalidation = False
+                self._state.say(plain(null_invalidation()))
+            if self._state.is_long:
+                yield from self._state.flush()
+
+    def must_end(self) -> str:
+        """Why the connection cannot live on under the policy of now; "" if it can."""
+        state = self._state
+        if state.raw is not None and state.viewer.recorded(state.viewer.anything(), state.raw).masks:
+            return "a rule came while the data set was being copied"
+        if state.tracking == "redirect":
+            return "a rule changed, and what another connection caches cannot be forgotten"
+        for item in [*state.pending, *(state.queued or ())]:
+            if isinstance(item, Sent) and item.verdict.row.command in BLOCKS_AND_COPIES:
+                if isinstance(state.judge_again(item.argv, item.read), Refused):
+                    return "a rule came that refuses a command which was waiting"
+        return ""
+
+    def _pass_raw(self) -> Loop:
+        read = self._state.raw
+        assert read is not None
+        viewer = self._state.viewer
+        while True:
+            while data := self._buffer.some(FLUSH_BYTES):
+                view = viewer.recorded(viewer.anything(), read)
+                if view.masks:
+                    yield Close("unmasked copying of the data set has lapsed")
+                    return
+                self._state.say(view.untouched(data))
+                yield from self._state.flush()
+            yield None
+
+    def _one(self, kind: int, line: bytes) -> Loop:
+        """One value of the server's stream: a reply, a push, a message, a line of MONITOR."""
+        state = self._state
+        if kind == wire.PUSH:
+            node = yield from self._read(kind, line)
+            if node is not None:
+                self._push(node)
+        elif kind == wire.ATTRIBUTE:
+            yield from wire.discard(self._buffer, wire.kids_of(kind, line))
+        elif state.monitor is not None and kind == wire.SIMPLE and MONITOR_LINE.match(line):
+            self._monitor_line(Node(kind, line), state.monitor)
+        elif state.version == 2 and kind == wire.ARRAY and state.subscriptions:
+            node = yield from self._read(kind, line)
+            if node is None:
+                raise WireError("too large to tell a message from a reply")
+            if not self._deliver(node):
+                yield from self._reply_node(state.pending.sent(), node)
+        else:
+            yield from self._reply(state.pending.sent(), kind, line)
+
+    # --- what comes without being asked for --------------------------------------------------------------------------
+
+    def _push(self, node: Node) -> None:
+        """RESP3: a message, a confirmation, an invalidation; anything else is dropped."""
+        kids = node.kids or []
+        word = kids[0].body if kids else None
+        head = self._state.pending.head()
+        if self._deliver(node):
+            return
+        if word == b"invalidate":
+            self._state.say(shown(node))
+        elif isinstance(head, Sent) and head.role in (Role.SUBSCRIBE, Role.UNSUBSCRIBE):
+            self._confirm(head, node)
+        elif self._state.subscriptions.confirm(node, self._state.viewer.begin()) is not None:
+            self._state.say(shown(node))  # the server ended a subscription by itself
+
+    def _deliver(self, node: Node) -> bool:
+        """Shows a Pub/Sub message by the rules of its channel; False if it is none."""
+        found = message(node)
+        if found is None:
+            return False
+        kind, channel, at = found
+        assert node.kids is not None
+        viewer = self._state.viewer
+        read = self._state.subscriptions.read_of(kind, channel)
+        view = viewer.view(viewer.resource(Kind.KEY, channel))
+        if read is not None:
+            view = viewer.recorded(view, read)
+        lens = Lens(lambda _: (view,), (viewer.anything(),))
+        payload = node.kids[at]
+        if payload.kids is None:
+            node.kids[at] = lens.value(channel, payload)
+        elif channel != INVALIDATIONS and lens.masks_anything:
+            node.kids[at] = lens.hide(payload)
+        self._count(lens)
+        self._state.say(shown(node))
+        return True
+
+    def _monitor_line(self, node: Node, read: Read) -> None:
+        viewer = self._state.viewer
+        lens = Lens(lambda _: (), (viewer.recorded(viewer.anything(), read),))
+        line = monitor_line(node, lens)
+        if line is not None:
+            self._state.say(shown(line))
+
+    def _confirm(self, item: Sent, node: Node) -> None:
+        state = self._state
+        if item.answers == 0:
+            item.answers = state.subscriptions.expected(item.argv[0].upper())
+        if state.subscriptions.confirm(node, item.read) is None:
+            raise WireError("a confirmation that is none")
+        state.say(shown(node))
+        item.answers -= 1
+        if item.answers == 0:
+            self._pop()
+
+    # --- replies -----------------------------------------------------------------------------------------------------
+
+    def _reply(self, item: Sent, kind: int, line: bytes) -> Loop:
+        state = self._state
+        if item.role is Role.EXEC and kind == wire.ARRAY and wire.count_of(line, wire.MAX_ARGS) >= 0:
+            yield from self._exec(line)
+        elif item.role is Role.PLAIN and kind not in wire.LINES and kind != wire.BULK_ERROR:
+            state.logged_in = True
+            yield from self._contents(item, kind, line)
+        else:
+            node = yield from self._read(kind, line)
+            if node is not None:
+                yield from self._reply_node(item, node)
+                return
+            self._say(item, refuse.TOO_LARGE)
+        self._pop()
+
+    def _reply_node(self, item: Sent, node: Node) -> Loop:
+        """A reply that is held whole already."""
+        state = self._state
+        if not (node.is_error and node_text(node).startswith(b"NOAUTH")):
+            state.logged_in = True
+        if item.role in (Role.SUBSCRIBE, Role.UNSUBSCRIBE) and not node.is_error:
+            self._confirm(item, node)
+            return
+        if item.role is Role.EXEC_REFUSED:
+            state.queued = None
+            self._say(item, refuse.EXECABORT)
+        elif state.queued is not None and node.kind == wire.SIMPLE and node.line == QUEUED:
+            state.queued.append(item)
+            self._say(item, shown(node))
+        elif node.is_error:
+            self._take_error(item)
+            self._say(item, shown(self._error(item, node)))
+        else:
+            self._take_yes(item, node)
+            yield from self._show(item, node)
+        self._pop()
+
+    def _take_yes(self, item: Sent, node: Node) -> None:
+        """What a reply that is no error changes."""
+        state = self._state
+        said_ok = node.kind == wire.SIMPLE and node.line == b"OK"
+        match item.role:
+            case Role.LOGIN:
+                claim = item.claim
+                is_yes = said_ok if item.argv[0].upper() == b"AUTH" else node.kids is not None
+                if claim is not None and is_yes and state.queued is None:
+                    if claim.sets_name:
+                        state.viewer.named(claim.name)
+                    if claim.version is not None:
+                        state.version = claim.version
+            case Role.RESET:
+                if node.kind == wire.SIMPLE and node.line == b"RESET":
+                    state.viewer.named(None)
+                    state.version, state.queued, state.monitor, state.tracking = 2, None, None, ""
+                    state.subscriptions.clear()
+            case Role.MULTI:
+                if said_ok:
+                    state.queued = []
+            case Role.EXEC | Role.DISCARD:
+                state.queued = None
+            case Role.MONITOR:
+                if said_ok:
+                    state.monitor = item.read
+            case Role.TRACKING:
+                if said_ok:
+                    words = {word.upper() for word in item.argv[2:]}
+                    on = "redirect" if b"REDIRECT" in words else "on"
+                    state.tracking = on if item.argv[2].upper() == b"ON" else ""
+
+    def _take_error(self, item: Sent) -> None:
+        if item.role is Role.EXEC:
+            self._state.queued = None
+
+    def _exec(self, line: bytes) -> Loop:
+        """The array that EXEC answers: element i by the row of the i-th command that was queued."""
+        state = self._state
+        item = state.pending.sent()
+        queued, state.queued = state.queued or [], None
+        if wire.count_of(line, wire.MAX_ARGS) != len(queued):
+            raise WireError("EXEC answered another number of replies than commands were queued")
+        self._say(item, plain(b"*%b\r\n" % line))
+        for each in queued:
+            state.mid_frame = True
+            each.mute = item.mute
+            kind, rest = yield from wire.head(self._buffer)
+            while kind == wire.ATTRIBUTE:
+                yield from wire.discard(self._buffer, wire.kids_of(kind, rest))
+                kind, rest = yield from wire.head(self._buffer)
+            if kind in (wire.ERROR, wire.BULK_ERROR):
+                node = yield from self._read(kind, rest)
+                if node is not None:
+                    self._say(each, shown(self._error(each, node)))
+            elif each.role is Role.TRACKING:
+                node = yield from self._read(kind, rest)
+                if node is not None:
+                    self._take_yes(each, node)
+                    yield from self._show(each, node)
+            else:
+                yield from self._contents(each, kind, rest)
+
+    def _contents(self, item: Sent, kind: int, line: bytes) -> Loop:
+        """Shows one reply value whose head was taken: streamed, masked, or replaced by a refusal."""
+        state = self._state
+        refused, shape, views = self._verdict_now(item)
+        if refused is not None:
+            yield from self._discard(kind, line)
+            yield from self._refuse(item, refused)
+            return
+        masking = [view for view in views if view.masks]
+        lifted = False
+        if shape == "value" and kind == wire.BULK and masking and wire.count_of(line, wire.MAX_BULK) >= 0:
+            lifted = True  # a large value may then be streamed
+            yield from state.lift(tuple(masking), item.read, item.verdict.row.name)
+            refused, shape, views = self._verdict_now(item)  # the policy may have changed while that was recorded
+            if refused is not None:
+                yield from self._discard(kind, line)
+                yield from self._refuse(item, refused)
+                return
+            masking = [view for view in views if view.masks]
+        if shape is None or not masking:
+            yield from self._stream(item, kind, line, views)
+            return
+        node = yield from self._read(kind, line, state.viewer.policy.limits.max_value_bytes)
+        if node is None:
+            self._say(item, refuse.TOO_LARGE)
+            return
+        yield from self._show(item, node, lift=not lifted)
+
+    def _show(self, item: Sent, node: Node, *, lift: bool = True) -> Steps[None]:
+        """Lays the shape over a reply that is held whole, after what may be lifted was recorded."""
+        state = self._state
+        refused, shape, _ = self._verdict_now(item)
+        if refused is not None:
+            yield from self._refuse(item, refused)
+            return
+        if shape is None:
+            self._say(item, shown(node))
+            return
+        lens = self._lens(item)
+        laid = SHAPES[shape](item.argv, node, lens, state.version)
+        seen = [view for key in sorted(lens.touched) for view in self._views(item, key)]
+        if item.verdict.row.treatment in DIAGNOSTICS:
+            seen += self._anything(item)
+        wanted = tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
+        if wanted and lift:
+            yield from state.lift(wanted, item.read, item.verdict.row.name)
+            lens = self._lens(item)
+            laid = SHAPES[shape](item.argv, node, lens, state.version)
+        self._count(lens)
+        self._say(item, shown(laid))
+
+    def _verdict_now(self, item: Sent) -> tuple[Refused | None, str | None, tuple[View, ...]]:
+        """Whether the reply may be shown under the policy of now, its shape, and the views it is seen through."""
+        state, verdict = self._state, item.verdict
+        shape = verdict.shape
+        if item.policy is not state.viewer.policy or state.viewer.lapsed(item.read):
+            again = state.judge_again(item.argv, item.read)
+            if isinstance(again, Refused):
+                return again, None, ()
+            if verdict.argv == item.argv:  # it went up as it was said; what would be rewritten now is hidden
+                shape = again.shape if again.argv == item.argv else "hidden"
+        views = tuple(view for key in verdict.keys for view in self._views(item, key))
+        if verdict.by_anything:
+            views += self._anything(item)
+        return None, shape, views
+
+    def _views(self, item: Sent, key: bytes) -> tuple[View, ...]:
+        """The views of a key under the policy of now and, if it changed, under that of the request."""
+        viewer = self._state.viewer
+        resource = viewer.resource(Kind.KEY, key)
+        now = viewer.recorded(viewer.view(resource), item.read)
+        if item.policy is viewer.policy:
+            return (now,)
+        return (now, viewer.recorded(viewer.view(resource, item.policy), item.read))
+
+    def _anything(self, item: Sent) -> tuple[View, ...]:
+        viewer = self._state.viewer
+        if item.verdict.row.treatment is Treatment.MASK_REPLY:  # counters stay zeroed for everybody
+            return (viewer.anything(), viewer.anything(item.policy))
+        return (viewer.recorded(viewer.anything(), item.read), viewer.recorded(viewer.anything(item.policy), item.read))
+
+    def _lens(self, item: Sent) -> Lens:
+        return Lens(lambda key: self._views(item, key), self._anything(item))
+
+    def _refuse(self, item: Sent, refused: Refused) -> Steps[None]:
+        """A rule came between the command and its reply that would have refused the command."""
+        self._say(item, refuse.refusal(refused.row.name, refused.key, refused.refusal))
+        viewer = self._state.viewer
+        resource = None if refused.key is None else viewer.resource(Kind.KEY, refused.key)
+        yield from self._state.flush()
+        yield viewer.refused(refused.refusal, resource, refused.row.name)
+
+    def _error(self, item: Sent, node: Node) -> Node:
+        """An error as it may be shown: addresses never, a module's own text not where a rule masks."""
+        text = node_text(node)
+        if text.split(b" ", 1)[0] in LEADS_AWAY:
+            return Node(wire.ERROR, refuse.ELSEWHERE)
+        row = item.verdict.row
+        if ("." in row.command or row.category == "script") and any(view.masks for view in self._anything(item)):
+            return Node(wire.ERROR, refuse.hidden_text(text))
+        return node
+
+    # --- bytes -------------------------------------------------------------------------------------------------------
+
+    def _say(self, item: Sent, data: Shown) -> None:
+        if not item.mute:
+            self._state.say(data)
+
+    def _read(self, kind: int, line: bytes, most_bytes: int = wire.MAX_BULK) -> Parse[Node | None]:
+        return wire.read(self._buffer, kind, line, most_bytes)
+
+    def _discard(self, kind: int, line: bytes) -> Loop:
+        for _ in wire.stream(self._buffer, kind, line, keep_attributes=True):
+            if _ is None:
+                yield None
+
+    def _stream(self, item: Sent, kind: int, line: bytes, views: tuple[View, ...]) -> Loop:
+        state = self._state
+        keep = not state.viewer.anything().masks
+        for piece in wire.stream(self._buffer, kind, line, keep):
+            if piece is None:
+                yield None
+                continue
+            state.mid_frame = True
+            self._say(item, passing(piece, views))
+            if state.is_long:
+                yield from state.flush()
+
+    def _pop(self) -> None:
+        item = self._state.pending.sent()
+        self._state.pending.pop()
+        if self._state.login is item:
+            self._state.login = None
+        while isinstance(head := self._state.pending.head(), Local):  # their turn has come
+            self._state.say(head.answer)
+            self._state.pending.pop()
+
+    def _count(self, lens: Lens) -> None:
+        tally = self._state.viewer.tally
+        tally.masked.update(lens.hits)
+        tally.whole.update(lens.wholes)
+
+
+def node_text(node: Node) -> bytes:
+    return node.line if node.body is None else node.body

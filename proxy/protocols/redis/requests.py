@@ -1,0 +1,202 @@
+"""The reader's half of a session: commands are cut, judged, and sent in their canonical form."""
+
+from __future__ import annotations
+
+from proxy.core.buffer import Buffer
+from proxy.core.errors import WireError
+from proxy.core.steps import Hold, Steps, ToServer
+from proxy.core.viewer import Read
+from rules.model import Kind
+from rules.view import Shown
+
+from . import identity, refuse, wire
+from .judge import Refused
+from .pending import MOST_BYTES, Local, Role, Sent, Transaction
+from .state import FLUSH_BYTES, Loop, State
+from .subscriptions import FAMILY, SUBSCRIBES
+from .surface import find
+
+MOST_QUEUED_BYTES = 64 * MOST_BYTES  # of the commands of one transaction, which are kept to be judged again
+
+NEVER_IN_MULTI = frozenset({b"AUTH", b"HELLO", *FAMILY})
+
+
+class Requests:
+    def __init__(self, state: State, buffer: Buffer) -> None:
+        self._state = state
+        self._buffer = buffer
+        self._transaction: Transaction | None = None
+        self._muted = False
+        self._skips = 0
+
+    def run(self) -> Loop:
+        """For as long as the connection lives."""
+        while True:
+            if self._state.raw is not None:
+                yield from self._pass_raw()
+            yield from self._hold_while_busy()
+            try:
+                argv = yield from wire.command(self._buffer)
+            except WireError:
+                yield from self._hold_until_answered()
+                raise
+            if argv:
+                yield from self._take(argv)
+            if self._state.is_long:
+                yield from self._state.flush()
+
+    def _pass_raw(self) -> Loop:
+        """A replica talks to its primary: nothing of it is for us to read."""
+        while True:
+            while data := self._buffer.some(FLUSH_BYTES):
+                yield ToServer(data)
+            yield None
+
+    def _hold_while_busy(self) -> Steps[None]:
+        while self._state.pending.is_full or self._state.login is not None:
+            yield from self._state.flush()
+            yield Hold()
+
+    def _hold_until_answered(self) -> Steps[None]:
+        while len(self._state.pending):
+            yield from self._state.flush()
+            yield Hold()
+
+    def _take(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        verb = argv[0].upper()
+        if self._transaction is not None and verb in NEVER_IN_MULTI and (verb != b"HELLO" or len(argv) > 1):
+            self._transaction.refused = True
+            self._answer(refuse.inside_multi(find(argv).name))
+        elif verb in (b"AUTH", b"HELLO"):
+            claim = identity.auth(argv) if verb == b"AUTH" else identity.hello(argv)
+            sent = yield from self._forward(argv, Role.LOGIN, claim)
+            if sent is not None and (claim.sets_name or claim.version is not None):
+                self._state.login = sent
+        elif verb == b"RESET" and len(argv) == 1:
+            self._transaction, self._muted, self._skips = None, False, 0
+            self._state.login = yield from self._forward(argv, Role.RESET)
+        elif verb == b"MULTI" and len(argv) == 1:
+            if (yield from self._forward(argv, Role.MULTI)) is not None and self._transaction is None:
+                self._transaction = Transaction()
+        elif verb in (b"EXEC", b"DISCARD") and len(argv) == 1 and self._transaction is not None:
+            yield from self._end_transaction(argv, verb)
+        elif verb == b"CLIENT" and len(argv) > 1 and argv[1].upper() == b"REPLY":
+            yield from self._client_reply(argv)
+        elif verb in FAMILY:
+            yield from self._subscribe(argv, verb)
+        else:
+            yield from self._forward(argv, _role_of(argv, verb))
+
+    def _answer(self, answer: Shown) -> None:
+        """Veil's own answer, in its turn."""
+        if self._is_mute():
+            return
+        if len(self._state.pending):
+            self._state.pending.push(Local(answer))
+        else:
+            self._state.say(answer)
+
+    def _is_mute(self) -> bool:
+        if self._skips:
+            self._skips -= 1
+            return True
+        return self._muted
+
+    def _forward(
+        self,
+        argv: tuple[bytes, ...],
+        role: Role,
+        claim: identity.Claim | None = None,
+        answers: int = 1,
+        read: Read | None = None,
+    ) -> Steps[Sent | None]:
+        """Judges a command and sends it, or answers the refusal; None when it was refused."""
+        read = read or self._state.viewer.begin()
+        if role is Role.MONITOR:  # a read that begins now and keeps going
+            yield from self._state.lift((self._state.viewer.anything(),), read, "MONITOR")
+        verdict = yield from self._state.judge(argv, read)
+        if isinstance(verdict, Refused):
+            yield from self._refuse(verdict)
+            return None
+        transaction = self._transaction
+        if transaction is not None and role is not Role.MULTI and role is not Role.RESET:
+            transaction.size += sum(map(len, argv))
+            if transaction.size > MOST_QUEUED_BYTES:
+                raise WireError("a transaction larger than what is kept", refuse.TOO_LARGE)
+            transaction.queue.append((argv, read))
+        sent = Sent(argv, verdict, self._state.viewer.policy, read, role, self._is_mute(), claim, answers)
+        self._state.pending.push(sent)
+        self._state.send(wire.encode_command(verdict.argv))
+        if role is Role.COPY_STREAM:
+            yield from self._state.flush()
+            self._state.raw = read
+        return sent
+
+    def _refuse(self, verdict: Refused) -> Steps[None]:
+        if self._transaction is not None:
+            self._transaction.refused = True
+        self._answer(refuse.refusal(verdict.row.name, verdict.key, verdict.refusal))
+        viewer = self._state.viewer
+        resource = None if verdict.key is None else viewer.resource(Kind.KEY, verdict.key)
+        yield viewer.refused(verdict.refusal, resource, verdict.row.name)
+
+    def _end_transaction(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
+        """EXEC judges its whole queue again: a rule may have come since. What is refused discards it all."""
+        transaction, self._transaction = self._transaction, None
+        assert transaction is not None
+        if verb == b"DISCARD":
+            yield from self._forward(argv, Role.DISCARD)
+            return
+        refused = transaction.refused
+        for queued, read in transaction.queue:
+            verdict = self._state.judge_again(queued, read)
+            if isinstance(verdict, Refused):
+                refused = True
+                viewer = self._state.viewer
+                resource = None if verdict.key is None else viewer.resource(Kind.KEY, verdict.key)
+                yield viewer.refused(verdict.refusal, resource, verdict.row.name)
+        if refused:
+            yield from self._forward((b"DISCARD",), Role.EXEC_REFUSED)
+        else:
+            yield from self._forward(argv, Role.EXEC)
+
+    def _client_reply(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        """CLIENT REPLY is carried out here: sent up, it would shift every later reply by one command."""
+        mode = argv[2].upper() if len(argv) == 3 else b""
+        if self._transaction is not None:
+            self._transaction.refused = True
+            self._answer(refuse.inside_multi("CLIENT REPLY"))
+            return
+        yield from self._hold_until_answered()
+        if self._state.subscriptions and self._state.version == 2:
+            self._answer(refuse.NOT_WHILE_SUBSCRIBED)
+        elif mode == b"ON":
+            self._muted, self._skips = False, 0
+            self._answer(refuse.OK)
+        elif mode == b"OFF":
+            self._muted = True
+        elif mode == b"SKIP":
+            if not self._muted:
+                self._skips = 1
+        else:
+            self._answer(refuse.SYNTAX)
+
+    def _subscribe(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
+        """A subscription by name is a read that begins now: what may be lifted is recorded before it is sent."""
+        read = self._state.viewer.begin()
+        if verb in SUBSCRIBES and verb != b"PSUBSCRIBE":
+            viewer = self._state.viewer
+            views = tuple(viewer.view(viewer.resource(Kind.KEY, name)) for name in argv[1:])
+            yield from self._state.lift(tuple(dict.fromkeys(views)), read, verb.decode())
+        role = Role.SUBSCRIBE if verb in SUBSCRIBES else Role.UNSUBSCRIBE
+        yield from self._forward(argv, role, answers=len(argv) - 1, read=read)
+
+
+def _role_of(argv: tuple[bytes, ...], verb: bytes) -> Role:
+    if verb == b"MONITOR":
+        return Role.MONITOR
+    if verb in (b"SYNC", b"PSYNC"):
+        return Role.COPY_STREAM
+    if verb == b"CLIENT" and len(argv) > 2 and argv[1].upper() == b"TRACKING":
+        return Role.TRACKING
+    return Role.PLAIN

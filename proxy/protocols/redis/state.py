@@ -1,0 +1,114 @@
+"""What the two halves of a Redis session share.
+
+The queue of what is in flight, who reads, and the state that the server keeps for a connection (RESP version,
+subscriptions, transaction, tracking), which changes on the server's answers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from proxy.core.session import SessionSettings
+from proxy.core.steps import Step, Steps, ToReader, ToServer
+from proxy.core.viewer import Read, Viewer
+from rules.model import Kind
+from rules.policy import Policy
+from rules.view import Shown, View
+
+from .judge import Refused, Verdict, judge
+from .pending import Pending, Sent
+from .subscriptions import Subscriptions
+
+FLUSH_BYTES = 64 * 1024
+
+Loop = Generator[Step | None, object, None]
+"""A direction of the session: yields steps, and None when more bytes must arrive."""
+
+
+class Eyes:
+    """What the reader may see at this moment, lifted by what is on record for a read."""
+
+    def __init__(self, state: State, read: Read, policy: Policy | None = None) -> None:
+        self._state = state
+        self._read = read
+        self._policy = policy
+
+    def view(self, key: bytes) -> View:
+        viewer = self._state.viewer
+        return viewer.recorded(viewer.view(viewer.resource(Kind.KEY, key), self._policy), self._read)
+
+    @property
+    def anything(self) -> View:
+        return self._state.viewer.recorded(self._state.viewer.anything(self._policy), self._read)
+
+    @property
+    def writes_strict(self) -> bool:
+        return self._state.settings.writes == "strict"
+
+
+class State:
+    """What both directions of a session share."""
+
+    def __init__(self, viewer: Viewer, settings: SessionSettings) -> None:
+        self.viewer = viewer
+        self.settings = settings
+        self.pending = Pending()
+        self.logged_in = False
+        self.version = 2
+        self.subscriptions = Subscriptions()
+        self.queued: list[Sent] | None = None
+        """Commands that the server has answered with QUEUED; None outside a transaction."""
+        self.monitor: Read | None = None
+        self.tracking = ""
+        """`on` or `redirect` while the reader caches what it has read."""
+        self.raw: Read | None = None
+        """Set once what follows is a replication stream, with the read it was recorded under."""
+        self.login: Sent | None = None
+        """A login whose answer is not there yet: nothing more is judged until it is."""
+        self.mid_frame = False
+        self.owes_invalidation = False
+        self._out = bytearray()
+        self._up = bytearray()
+
+    def say(self, data: Shown) -> None:
+        """To the reader, after all that was said before."""
+        self._out += data
+
+    def send(self, data: bytes) -> None:
+        """To the server, after all that was sent before."""
+        self._up += data
+
+    @property
+    def is_long(self) -> bool:
+        return len(self._out) >= FLUSH_BYTES or len(self._up) >= FLUSH_BYTES
+
+    def flush(self) -> Steps[None]:
+        """Hands over what was said and sent. Call it before any step that waits."""
+        if self._up:
+            data = bytes(self._up)
+            self._up.clear()
+            yield ToServer(data)
+        if self._out:
+            shown = Shown(bytes(self._out))
+            self._out.clear()
+            yield ToReader(shown)
+
+    def lift(self, views: tuple[View, ...], read: Read, operation: str) -> Steps[tuple[View, ...]]:
+        """As Viewer.lift; what was said before goes out first."""
+        yield from self.flush()
+        return (yield from self.viewer.lift(views, read, operation))
+
+    def judge(self, argv: tuple[bytes, ...], read: Read) -> Steps[Verdict]:
+        """The verdict, after whatever the reader may have lifted for it was recorded."""
+        eyes = Eyes(self, read)
+        verdict = judge(argv, eyes)
+        while isinstance(verdict, Refused) and verdict.views and all(view.may_lift for view in verdict.views):
+            lifted = yield from self.lift(verdict.views, read, verdict.row.name)
+            if any(view.masks for view in lifted):
+                break
+            verdict = judge(argv, eyes)
+        return verdict
+
+    def judge_again(self, argv: tuple[bytes, ...], read: Read) -> Verdict:
+        """The verdict under the policy of now; nothing new is recorded."""
+        return judge(argv, Eyes(self, read))

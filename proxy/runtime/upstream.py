@@ -1,0 +1,146 @@
+"""Connections to the broker: one for each reader and never shared, and probes on connections of their own."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import trio
+
+from proxy.core.steps import Probe
+
+CONNECT_S = 5.0  # per address; a broker on the next host answers in milliseconds
+PROBE_S = 2.0
+PROBE_ANSWER_BYTES = 64 * 1024  # more than any answer to a login
+PROBES_AT_A_TIME = 16
+YES_S = 86_400.0  # a name stays worth its login for a day at most
+NO_S = 60.0  # an upstream that was slow or down must not make a name ordinary for long
+VERDICTS_KEPT = 4096  # names come from readers
+KEEPALIVE_IDLE_S = 60  # a peer that vanished without a word is found within about two minutes
+KEEPALIVE_EVERY_S = 15
+KEEPALIVE_TRIES = 4
+CHUNK_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to listen or connect. `str` spells it as it is written in a config."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def tune(stream: trio.SocketStream) -> None:
+    """Small packets go at once (the stream does that itself); a peer that vanished is noticed."""
+    wanted = (
+        (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY_S),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES),
+    )
+    for level, option, value in wanted:
+        stream.setsockopt(level, option, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    stream: trio.SocketStream
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    yes: bool
+    until_s: float
+
+
+class Upstream:
+    """The broker's addresses as one listener knows them, and what probes said of names there."""
+
+    def __init__(self, connection: str, addresses: Sequence[Address]) -> None:
+        self._connection = connection
+        self._addresses = tuple(addresses)
+        self._verdicts: OrderedDict[tuple[str, Address, str], _Verdict] = OrderedDict()
+        self._epoch = 0
+        self._probes = trio.CapacityLimiter(PROBES_AT_A_TIME)
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return self._addresses
+
+    async def connect(self) -> Connected | None:
+        """A new connection to the first address that takes one, or None when none does."""
+        for address in self._addresses:
+            stream = await _dial(address, CONNECT_S)
+            if stream is not None:
+                return Connected(stream, address)
+        self.lost()
+        return None
+
+    def lost(self) -> None:
+        """A connection broke off or could not be made: the broker may be another one now, with other users."""
+        self._epoch += 1
+        self._verdicts.clear()
+
+    async def ask(self, probe: Probe, address: Address) -> bool:
+        """The probe's verdict, from memory where it is fresh."""
+        key = (self._connection, address, probe.subject)
+        known = self._verdicts.get(key)
+        if known is not None and trio.current_time() < known.until_s:
+            await trio.lowlevel.checkpoint()
+            return known.yes
+        epoch = self._epoch
+        yes = False
+        with trio.move_on_after(PROBE_S):
+            async with self._probes:
+                yes = await _put(probe, address)
+        if epoch == self._epoch:
+            self._verdicts[key] = _Verdict(yes, trio.current_time() + (YES_S if yes else NO_S))
+            self._verdicts.move_to_end(key)
+            if len(self._verdicts) > VERDICTS_KEPT:
+                self._verdicts.popitem(last=False)
+        return yes
+
+
+async def _dial(address: Address, limit_s: float) -> trio.SocketStream | None:
+    with trio.move_on_after(limit_s):
+        try:
+            stream = await trio.open_tcp_stream(address.host, address.port)
+        except (OSError, ValueError, UnicodeError):  # ValueError: a name that cannot be encoded
+            return None
+        try:
+            tune(stream)
+        except OSError:  # reset already
+            await trio.aclose_forcefully(stream)
+            return None
+        return stream
+    return None
+
+
+async def _put(probe: Probe, address: Address) -> bool:
+    stream = await _dial(address, PROBE_S)
+    if stream is None:
+        return False
+    try:
+        got = bytearray()
+        await stream.send_all(probe.request(secrets.token_hex(16)))
+        while len(got) <= PROBE_ANSWER_BYTES:
+            data = await stream.receive_some(CHUNK_BYTES)
+            if not data:
+                return False
+            got += data
+            verdict = probe.verdict(bytes(got))
+            if verdict is not None:
+                return verdict
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        return False
+    finally:
+        await trio.aclose_forcefully(stream)
+    return False

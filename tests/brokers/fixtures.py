@@ -1,0 +1,81 @@
+"""Fixtures: real servers, Veil in front of them, and nothing left behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.canary import Canary
+
+from .redis_server import RedisFleet, RedisServer, offered
+from .veil import Config, Veil, VeilFactory
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`redis_server` runs a test once for each flavour that the machine offers."""
+    if "redis_server" in metafunc.fixturenames:
+        metafunc.parametrize("redis_server", offered() or ("redis",), indirect=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks for a real server is marked `broker`, so that `make unit` can leave it out."""
+    for item in items:
+        if {"redis_server", "redis_once"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("broker")
+
+
+@pytest.fixture(scope="session")
+def redis_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisFleet]:
+    """The servers of the session."""
+    fleet = RedisFleet(tmp_path_factory.mktemp)
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture
+def redis_server(redis_fleet: RedisFleet, request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    """A real server, empty; started once a session and reset after each test."""
+    server = redis_fleet.server(request.param)
+    yield server
+    server.reset()
+
+
+@pytest.fixture
+def redis_once(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
+    """A real server of one flavour, for tests that the flavour makes no difference to."""
+    server = redis_fleet.server((offered() or ("redis",))[0])
+    yield server
+    server.reset()
+
+
+@pytest.fixture
+def veil(tmp_path: Path) -> Iterator[VeilFactory]:
+    """Starts Veil: `veil(rules, access="", upstream=server, start=True, **config)`.
+
+    Keys of veil.yaml are given as arguments; `listener={…}` and `connection={…}` change the one there is.
+    After the test each is stopped by SIGTERM and must exit with 0.
+    """
+    started: list[Veil] = []
+
+    def begin(rules: str, access: str = "", *, upstream: RedisServer | str, start: bool = True, **settings: object) -> Veil:
+        folder = tmp_path / f"veil{len(started)}"
+        folder.mkdir()
+        config: Config = dict(settings)
+        one = Veil(folder, rules, access, upstream if isinstance(upstream, str) else upstream.address, config)
+        started.append(one)
+        if start:
+            one.start()
+        return one
+
+    yield begin
+    for one in started:
+        one.end()
+
+
+@pytest.fixture
+def canary(request: pytest.FixtureRequest) -> Canary:
+    """Values of this test that no reader may see, and the search for them."""
+    return Canary(re.sub(r"\W", "", request.node.name)[:24])
