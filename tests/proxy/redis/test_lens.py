@@ -59,7 +59,7 @@ def test_null_stays_null_and_touches_nothing(null: bytes) -> None:
         through.opaque((), node),
     ):
         assert wire.encode(shown) == null
-    assert (through.touched, through.anything_touched, through.wholes.total()) == (set(), False, 0)
+    assert (through.touched, through.wholes.total()) == (set(), 0)
 
 
 def test_a_free_key_is_neither_masked_nor_touched() -> None:
@@ -78,8 +78,7 @@ def test_a_lifted_key_is_shown_and_touched() -> None:
     assert through.opaque((b"k2",), node) is node
     assert through.score(b"k3", node) is node
     assert through.touched == {b"k", b"k2", b"k3"}
-    assert not through.hides_diagnostic()
-    assert through.anything_touched
+    assert not through.masks_anything
 
 
 def test_all_views_of_a_key_mask() -> None:
@@ -135,11 +134,24 @@ def test_an_opaque_reply_is_hidden_if_any_of_its_keys_is_masked() -> None:
 
 
 def test_an_opaque_reply_without_keys_is_hidden_while_anything_is_masked() -> None:
-    through, node = lens(), of([CANARY])
+    node = of([CANARY])
 
-    assert through.opaque((), node) == of([MASK])
-    assert through.anything_touched
+    assert lens().opaque((), node) == of([MASK])
     assert lens(anything=False).opaque((), node) is node
+
+
+def test_a_field_that_no_rule_covers_is_shown_and_not_touched() -> None:
+    through, node = lens(), of(CANARY)
+
+    assert through.field(b"k", b"open", node) is node
+    assert through.touched == set()
+
+
+def test_a_tree_in_the_place_of_any_field_is_hidden() -> None:
+    through = lens()
+
+    assert through.field(b"k", b"open", of([CANARY])) == of([MASK])
+    assert through.touched == {b"k"}
 
 
 def test_only_bulks_and_simple_strings_are_names() -> None:

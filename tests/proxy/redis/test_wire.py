@@ -325,7 +325,6 @@ def test_commands_come_back_as_they_were_written(wanted: list[list[bytes]], cuts
         (b'"\\xZZ"', (b"xZZ",)),
         (b'G"E"', (b"GE",)),
         (b"'\\n'", (b"\\n",)),
-        (b"GET\0 user:1", (b"GET",)),
         (b"GET\v1", (b"GET\v1",)),
         (b'"GET"\v1', (b"GET", b"1")),
         (b"\v\fGET \xff", (b"GET", b"\xff")),
@@ -344,6 +343,12 @@ def test_unbalanced_quotes_are_refused(line: bytes) -> None:
         wire.split_inline(line)
 
     assert caught.value.answer.startswith(b"-ERR Protocol error: unbalanced quotes in request\r\n")
+
+
+def test_nul_in_an_inline_command_is_refused() -> None:
+    for line in (b"GET\0 user:1", b"\0", b'"\0"'):
+        with pytest.raises(WireError, match="NUL"):
+            wire.split_inline(line)
 
 
 def test_inline_and_array_commands_mix_on_one_connection() -> None:
@@ -408,7 +413,7 @@ def test_hostile_bytes_end_the_connection_or_are_skipped(case: dict[str, str]) -
         assert commands([data]) == ([(), (b"GET", b"pii:1")], 0)
         assert commands(singly(data)) == commands([data])
         return
-    for pieces in ([data], singly(data[:300]) + [data[300:]]):
+    for pieces in ([data], [*singly(data[:300]), data[300:]]):
         with pytest.raises(WireError):
             commands(pieces)
 
