@@ -39,16 +39,19 @@ def _secret(node: Node, lens: Lens) -> Node:
 # --- configuration and functions -------------------------------------------------------------------------------------
 
 _CREDENTIALS = re.compile(rb"pass|secret|token|masterauth|primaryauth|masteruser|primaryuser|sentinel-user", re.IGNORECASE)
+_NODES = re.compile(rb"(?:slave|replica|primary)of|.*-announce-.*", re.IGNORECASE)
 
 
 def config(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
-    """CONFIG GET: the values of credentials read as masked."""
+    """CONFIG GET: the values of credentials, and addresses of nodes, read as masked."""
     pairs = flat_pairs(reply)
     if pairs is None or any(name_of(name) is None for name, _ in pairs):
         return _shadowed(lens, reply)
     shown: list[Node] = []
     for name, node in pairs:
-        secret = node.kids is not None or (_CREDENTIALS.search(name_of(name) or b"") and not node.is_null)
+        setting = name_of(name) or b""
+        is_told = _CREDENTIALS.search(setting) is None and _NODES.fullmatch(setting) is None
+        secret = node.kids is not None or not (is_told or node.is_null)
         shown += (name, _secret(node, lens) if secret else node)
     return rebuilt(reply, shown)
 
@@ -189,7 +192,7 @@ _COUNTS_NO_BYTES = re.compile(
     rb"maxmemory(?:_human|_policy)?|mem_allocator|(?:cmdstat|errorstat|latency_percentiles_usec)_.*", re.IGNORECASE
 )
 _BYTES = re.compile(
-    rb"mem|bytes|_kbps|size|buffer|cow_|repl_offset|total_net_|repl_backlog_|client_recent_max_|allocator_|rss_overhead_",
+    rb"mem|bytes|_kbps|size|buf|cow_|repl_offset|total_net_|repl_backlog_|client_recent_max_|allocator_|rss_overhead_",
     re.IGNORECASE,
 )
 
@@ -225,7 +228,7 @@ def _text(reply: Node, lens: Lens, change: _Change) -> Node:
 
 
 _COUNTED = re.compile(
-    rb"(?<![^ \n])(argv-mem|multi-mem|omem|tot-mem|tot-net-in|tot-net-out|qbuf|qbuf-free|rbs|rbp|obl)=[^ \r\n]*"
+    rb"(?<![^ \n])(argv-mem|multi-mem|omem|tot-mem|tot-net-in|tot-net-out|qbuf|qbuf-free|rbs|rbp|obl|oll)=[^ \r\n]*"
 )
 
 

@@ -30,7 +30,8 @@ MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")
 QUEUED = b"QUEUED"
 INVALIDATIONS = b"__redis__:invalidate"
 LEADS_AWAY = frozenset({b"MOVED", b"ASK", b"REDIRECT"})
-BLOCKS_AND_COPIES = frozenset({"BLMOVE", "BLMOVEM", "BRPOPLPUSH"})
+CARRIES_AWAY = frozenset({"copy", "script", "unknown"})
+"""Categories of what may do its work long after it was sent, behind a command that blocks, and then under other rules."""
 DIAGNOSTICS = frozenset({Treatment.MASK_ARGS, Treatment.MASK_WHOLE})
 """Reads of all of the connection, which a permission on all of it opens, recorded when the reply is there."""
 
@@ -39,6 +40,7 @@ class Replies:
     def __init__(self, state: State, buffer: Buffer) -> None:
         self._state = state
         self._buffer = buffer
+        self._aside = wire.Aside()
 
     def run(self) -> Loop:
         """For as long as the connection lives."""
@@ -49,6 +51,8 @@ class Replies:
             kind, line = yield from wire.head(self._buffer)
             yield from self._one(kind, line)
             self._state.mid_frame = False
+            for push in self._aside.release():
+                self._push(push)
             if self._state.owes_invalidation:
                 self._state.owes_invalidation = False
                 self._state.say(plain(null_invalidation()))
@@ -63,7 +67,7 @@ class Replies:
         if state.tracking == "redirect":
             return "a rule changed, and what another connection caches cannot be forgotten"
         for item in [*state.pending, *(state.queued or ())]:
-            if isinstance(item, Sent) and item.verdict.row.command in BLOCKS_AND_COPIES:
+            if isinstance(item, Sent) and item.verdict.row.category in CARRIES_AWAY:
                 if isinstance(state.judge_again(item.argv, item.read), Refused):
                     return "a rule came that refuses a command which was waiting"
         return ""
@@ -244,10 +248,7 @@ class Replies:
         for each in queued:
             state.mid_frame = True
             each.mute = item.mute
-            kind, rest = yield from wire.head(self._buffer)
-            while kind == wire.ATTRIBUTE:
-                yield from wire.discard(self._buffer, wire.kids_of(kind, rest))
-                kind, rest = yield from wire.head(self._buffer)
+            kind, rest = yield from wire.head_within(self._buffer, self._aside)
             if kind in (wire.ERROR, wire.BULK_ERROR):
                 node = yield from self._read(kind, rest)
                 if node is not None:
@@ -369,17 +370,17 @@ class Replies:
             self._state.say(data)
 
     def _read(self, kind: int, line: bytes, most_bytes: int = wire.MAX_BULK) -> Parse[Node | None]:
-        return wire.read(self._buffer, kind, line, most_bytes)
+        return wire.read(self._buffer, kind, line, most_bytes, aside=self._aside)
 
     def _discard(self, kind: int, line: bytes) -> Loop:
-        for _ in wire.stream(self._buffer, kind, line, keep_attributes=True):
+        for _ in wire.stream(self._buffer, kind, line, keep_attributes=True, aside=self._aside):
             if _ is None:
                 yield None
 
     def _stream(self, item: Sent, kind: int, line: bytes, views: tuple[View, ...]) -> Loop:
         state = self._state
         keep = not state.viewer.anything().masks
-        for piece in wire.stream(self._buffer, kind, line, keep):
+        for piece in wire.stream(self._buffer, kind, line, keep, self._aside):
             if piece is None:
                 yield None
                 continue

@@ -18,7 +18,8 @@ from .surface import find
 
 MOST_QUEUED_BYTES = 64 * MOST_BYTES  # of the commands of one transaction, which are kept to be judged again
 
-NEVER_IN_MULTI = frozenset({b"AUTH", b"HELLO", *FAMILY})
+NEVER_IN_MULTI = frozenset({b"AUTH", b"HELLO", b"MONITOR", b"SYNC", b"PSYNC", *FAMILY})
+"""What changes the reader or the stream itself: a server that queued it would do so in the middle of EXEC's reply."""
 
 
 class Requests:
@@ -128,8 +129,8 @@ class Requests:
         self._state.pending.push(sent)
         self._state.send(wire.encode_command(verdict.argv))
         if role is Role.COPY_STREAM:
+            self._state.raw = read  # before the flush: the answer may be there while that waits
             yield from self._state.flush()
-            self._state.raw = read
         return sent
 
     def _refuse(self, verdict: Refused) -> Steps[None]:
@@ -193,6 +194,8 @@ class Requests:
 
 
 def _role_of(argv: tuple[bytes, ...], verb: bytes) -> Role:
+    if verb == b"EXEC" and len(argv) == 1:
+        return Role.EXEC  # outside MULTI: should a server answer it after all, it is by what was queued
     if verb == b"MONITOR":
         return Role.MONITOR
     if verb in (b"SYNC", b"PSYNC"):

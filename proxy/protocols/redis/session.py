@@ -60,9 +60,11 @@ class RedisSession:
         reason = self._answers.must_end()
         if reason:
             yield Close(reason)
-        elif self._state.tracking and self._state.mid_frame:
+        elif not self._state.tracking or self._state.version != 3:
+            return  # in RESP2 nothing of this connection's own is told, so that nothing is cached
+        elif self._state.mid_frame:
             self._state.owes_invalidation = True
-        elif self._state.tracking:
+        else:
             self._state.say(plain(null_invalidation()))
             yield from self._state.flush()
 

@@ -21,6 +21,7 @@ MAX_COMMAND = 1024 * 1024 * 1024  # all bulks of one command
 MAX_DEPTH = 64
 MAX_HELD = 256 * 1024 * 1024  # bytes of one reply that is held to be masked; NODE_COST counts for each node
 NODE_COST = 128
+MAX_ASIDE = 4096  # pushes in the middle of one reply
 DROPPED = "••••".encode()  # what stands for a blob over the limit, whose bytes are gone
 
 ARRAY, SET, PUSH, MAP, ATTRIBUTE = b"*~>%|"
@@ -144,10 +145,77 @@ def kids_of(kind: int, line: bytes) -> int:
     return count * 2 if kind in PAIRED else count
 
 
-def discard(buffer: Buffer, values: int) -> Parse[None]:
-    """Takes that many whole values (attributes before one do not count) and keeps nothing."""
+class Aside:
+    """Pushes that came in the middle of another value, in their order.
+
+    A server of before Redis 7.2 puts the message of a PUBLISH into the array of the very EXEC that published it, and
+    the event of a ZPOPMIN, or of a key that MGET finds expired, between two elements of the reply. A push counts for
+    no element, wherever it stands: who took it for one would give every later value to the wrong command.
+    """
+
+    __slots__ = ("_count", "_left", "_pushes")
+
+    def __init__(self) -> None:
+        self._pushes: list[Node] = []
+        self._count = 0
+        self._left = MAX_HELD
+
+    def take(self, buffer: Buffer, line: bytes) -> Parse[None]:
+        """The push whose head was taken; one that is too large is dropped.
+
+        Raises:
+            LimitExceeded: there are too many. WireError: not RESP, or a push within the push.
+        """
+        self._count += 1
+        if self._count > MAX_ASIDE:
+            raise LimitExceeded("too many pushes in the middle of a reply")
+        node = yield from read(buffer, PUSH, line, MAX_BULK, max(0, self._left))
+        if node is not None:
+            self._pushes.append(node)
+            self._left -= weight(node)
+
+    def release(self) -> list[Node]:
+        """All of them; it is empty then."""
+        pushes, self._pushes = self._pushes, []
+        self._count, self._left = 0, MAX_HELD
+        return pushes
+
+
+def weight(node: Node) -> int:
+    """What a value counts for in what is held."""
+    own = NODE_COST + len(node.line) + len(node.body or b"")
+    return own + sum(weight(kid) for kid in node.kids or ())
+
+
+def head_within(buffer: Buffer, aside: Aside) -> Parse[tuple[int, bytes]]:
+    """The head of the next element of an array that is read one by one; attributes are dropped, pushes set aside."""
+    while True:
+        kind, line = yield from head(buffer)
+        if kind == ATTRIBUTE:
+            yield from discard(buffer, kids_of(kind, line))
+        elif kind == PUSH:
+            yield from aside.take(buffer, line)
+        else:
+            return kind, line
+
+
+def _set_aside(buffer: Buffer, line: bytes, aside: Aside | None) -> Parse[None]:
+    if aside is None:
+        raise WireError("a push where none may stand")
+    yield from aside.take(buffer, line)
+
+
+def discard(buffer: Buffer, values: int, aside: Aside | None = None) -> Parse[None]:
+    """Takes that many whole values (attributes and pushes before one do not count) and keeps nothing.
+
+    Raises:
+        WireError: not RESP, or a push where nothing sets it aside.
+    """
     while values:
         kind, line = yield from head(buffer)
+        if kind == PUSH:
+            yield from _set_aside(buffer, line, aside)
+            continue
         values += _rest_of(kind, line)
         if kind in BLOBS:
             yield from drop(buffer, count_of(line, MAX_BULK))
@@ -183,14 +251,16 @@ class _Open:
     left: int
 
 
-def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int = MAX_HELD) -> Parse[Node | None]:
-    """The value whose head was taken, as a tree; attributes inside it are dropped.
+def read(
+    buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int = MAX_HELD, aside: Aside | None = None
+) -> Parse[Node | None]:
+    """The value whose head was taken, as a tree; attributes inside it are dropped, pushes set aside.
 
     A blob above `most_bytes` comes back `large`, without its bytes. None: the whole is larger than
     `most_held`; its bytes are taken all the same.
 
     Raises:
-        WireError: not RESP. LimitExceeded: nested deeper than MAX_DEPTH.
+        WireError: not RESP, or a push inside it where nothing sets it aside. LimitExceeded: nested deeper than MAX_DEPTH.
     """
     stack: list[_Open] = []
     held = 0
@@ -198,6 +268,10 @@ def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int
     while True:
         if kind == ATTRIBUTE:
             yield from discard(buffer, kids_of(kind, line))
+            kind, line = yield from head(buffer)
+            continue
+        if kind == PUSH and stack:
+            yield from _set_aside(buffer, line, aside)
             kind, line = yield from head(buffer)
             continue
         node = Node(kind, line)
@@ -219,7 +293,7 @@ def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int
                 if len(stack) > MAX_DEPTH:
                     raise LimitExceeded("RESP nested too deeply")
         if held > most_held:
-            yield from discard(buffer, to_come)
+            yield from discard(buffer, to_come, aside)
             return None
         if not (stack and stack[-1].node is node):
             while stack:
@@ -236,16 +310,21 @@ def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int
         to_come -= 1
 
 
-def stream(buffer: Buffer, kind: int, line: bytes, keep_attributes: bool) -> Generator[bytes | None, None, None]:
+def stream(
+    buffer: Buffer, kind: int, line: bytes, keep_attributes: bool, aside: Aside | None = None
+) -> Generator[bytes | None, None, None]:
     """The bytes of the value whose head was taken, as they come, without holding it: yields pieces, and
-    None when more must arrive. Attributes inside it are dropped unless they are kept.
+    None when more must arrive. Attributes inside it are dropped unless they are kept, pushes set aside.
 
     Raises:
-        WireError: not RESP.
+        WireError: not RESP, or a push inside it where nothing sets it aside.
     """
     to_come = 1
+    is_inside = False
     while True:
-        if kind == ATTRIBUTE and not keep_attributes:
+        if kind == PUSH and is_inside:
+            yield from _set_aside(buffer, line, aside)
+        elif kind == ATTRIBUTE and not keep_attributes:
             yield from discard(buffer, kids_of(kind, line))
         else:
             yield b"%c%b\r\n" % (kind, line)
@@ -261,6 +340,7 @@ def stream(buffer: Buffer, kind: int, line: bytes, keep_attributes: bool) -> Gen
                     yield b"\r\n"
         if not to_come:
             return
+        is_inside = True
         kind, line = yield from head(buffer)
 
 

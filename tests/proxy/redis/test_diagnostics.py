@@ -35,6 +35,8 @@ CASES: list[tuple[str, bytes, object, object]] = [
     ("config", b"CONFIG GET *", {b"requirepass": C, b"MasterAuth": C, b"save": b"60 1"}, {b"requirepass": M, b"MasterAuth": M, b"save": b"60 1"}),
     ("config", b"CONFIG GET *", {b"tls-key-file-pass": C, b"primaryuser": C, b"sentinel-pass": C},
      {b"tls-key-file-pass": M, b"primaryuser": M, b"sentinel-pass": M}),
+    ("config", b"CONFIG GET *", {b"replicaof": C, b"slaveof": C, b"primaryof": C, b"cluster-announce-ip": C, b"replica-priority": b"100"},
+     {b"replicaof": M, b"slaveof": M, b"primaryof": M, b"cluster-announce-ip": M, b"replica-priority": b"100"}),
     ("config", b"CONFIG GET *", [b"requirepass", C, C], [M, M, M]),
     ("config", b"CONFIG GET *", C, M),
     ("function_list", b"FUNCTION LIST WITHCODE", [LIBRARY], [{**LIBRARY, b"library_code": M}]),
@@ -102,7 +104,7 @@ ZEROED = [
     b"mem_clients_normal:4711", b"mem_fragmentation_ratio:47.11", b"instantaneous_input_kbps:47.11", b"repl_backlog_size:4711",
     b"repl_backlog_histlen:4711", b"master_repl_offset:4711", b"slave_read_repl_offset:4711", b"client_recent_max_input_buffer:4711",
     b"rdb_last_cow_size:4711", b"current_cow_peak:4711", b"aof_current_size:4711", b"aof_base_size:4711", b"aof_buffer_length:4711",
-    b"allocator_active:4711", b"rss_overhead_ratio:4.711", b"lazyfree_pending_bytes:4711", b"Used_Memory_Peak:4711",
+    b"client_biggest_input_buf:4711", b"allocator_active:4711", b"rss_overhead_ratio:4.711", b"lazyfree_pending_bytes:4711", b"Used_Memory_Peak:4711",
 ]  # fmt: skip
 DROPPED = [
     b"master_host:10.0.0.4711", b"master_port:4711", b"primary_host:4711", b"slave0:ip=10.0.0.1,port=4711,state=online",
@@ -130,11 +132,11 @@ def test_info_zeroes_bytes_and_leaves_out_addresses(verbatim: bool) -> None:
 
 def test_client_list_zeroes_sizes_and_nothing_else() -> None:
     line = (
-        b"id=3 addr=127.0.0.1:1 name=qbuf=9 db=0 sub=0 qbuf=47 qbuf-free=47 argv-mem=47 multi-mem=47 rbs=47 rbp=47 obl=47 oll=1"
+        b"id=3 addr=127.0.0.1:1 name=qbuf=9 db=0 sub=0 qbuf=47 qbuf-free=47 argv-mem=47 multi-mem=47 rbs=47 rbp=47 obl=47 oll=47"
         b" omem=47 tot-mem=47 events=r cmd=get user=default tot-net-in=47 tot-net-out=47 tot-cmds=5\n"
     )
     expected = (
-        b"id=3 addr=127.0.0.1:1 name=qbuf=9 db=0 sub=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=1"
+        b"id=3 addr=127.0.0.1:1 name=qbuf=9 db=0 sub=0 qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0"
         b" omem=0 tot-mem=0 events=r cmd=get user=default tot-net-in=0 tot-net-out=0 tot-cmds=5\n"
     )
 

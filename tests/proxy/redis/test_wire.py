@@ -127,12 +127,14 @@ blobs = st.builds(
 
 
 def trees(kids: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
-    return st.builds(wire.tree, st.sampled_from([wire.ARRAY, wire.SET, wire.PUSH]), st.lists(kids, max_size=4)) | st.builds(
+    return st.builds(wire.tree, st.sampled_from([wire.ARRAY, wire.SET]), st.lists(kids, max_size=4)) | st.builds(
         wire.tree, st.just(wire.MAP), st.lists(kids, max_size=6).map(lambda listed: listed[: len(listed) // 2 * 2])
     )
 
 
-replies = st.recursive(lines | blobs, trees, max_leaves=12)
+values = st.recursive(lines | blobs, trees, max_leaves=12)
+pushes = st.lists(values, max_size=4).map(lambda kids: wire.tree(wire.PUSH, kids))
+replies = values | pushes
 
 
 @given(replies)
@@ -157,6 +159,75 @@ def test_streaming_gives_what_reading_gives(node: Node, cuts: list[int], keep: b
 
     for pieces in ([data + BEHIND], singly(data + BEHIND), split_at(data + BEHIND, cuts)):
         assert streamed(pieces, keep_attributes=keep) == (data, BEHIND)
+
+
+def interrupted(node: Node, pushes: list[Node], places: list[int]) -> bytes:
+    """A reply with pushes in front of some of the values inside it, and attributes too, which count as little."""
+    heads, todo = list[bytes](), [node]
+    while todo:
+        each = todo.pop()
+        heads.append(wire.encode(Node(each.kind, each.line, each.body, [] if each.kids is not None else None)))
+        todo.extend(reversed(each.kids or ()))
+    for push, place in sorted(zip(pushes, places, strict=False), key=lambda pair: -pair[1] % max(1, len(heads) - 1)):
+        if len(heads) > 1:
+            at = 1 + place % (len(heads) - 1)
+            heads[at] = wire.encode(push) + heads[at]
+    return b"".join(heads)
+
+
+@given(values, st.lists(pushes, min_size=1, max_size=3), st.lists(st.integers(0, 50), min_size=3, max_size=3))
+def test_a_push_in_the_middle_of_a_reply_counts_for_nothing(node: Node, pushed: list[Node], places: list[int]) -> None:
+    data = interrupted(node, pushed, places)
+    expected = sorted(map(wire.encode, pushed)) if node.kids else []
+
+    def reading(buffer: Buffer, aside: wire.Aside) -> Parse[bytes]:
+        kind, line = yield from wire.head(buffer)
+        found = yield from wire.read(buffer, kind, line, MEGABYTE, aside=aside)
+        return wire.encode(found) if found else b""
+
+    def streaming(buffer: Buffer, aside: wire.Aside) -> Parse[bytes]:
+        kind, line = yield from wire.head(buffer)
+        out = b""
+        for piece in wire.stream(buffer, kind, line, keep_attributes=False, aside=aside):
+            if piece is None:
+                yield
+            out += piece or b""
+        return out
+
+    def discarding(buffer: Buffer, aside: wire.Aside) -> Parse[bytes]:
+        yield from wire.discard(buffer, 1, aside)
+        return wire.encode(node)
+
+    for taking in (reading, streaming, discarding):
+        for pieces in ([data + BEHIND], singly(data + BEHIND)):
+            buffer, aside = Buffer(), wire.Aside()
+            parse = taking(buffer, aside)
+            taken = None
+            for piece in pieces:
+                buffer.feed(piece)
+                if taken is None:
+                    try:
+                        next(parse)
+                    except StopIteration as done:
+                        taken = done.value
+            assert taken == wire.encode(node)
+            assert buffer.some(len(buffer)) == BEHIND
+            assert sorted(map(wire.encode, aside.release())) == expected
+
+
+@pytest.mark.parametrize("data", [b"*1\r\n>1\r\n:1\r\n:2\r\n", b">1\r\n>1\r\n:1\r\n:2\r\n", b"*1\r\n>1\r\n>1\r\n:1\r\n"])
+def test_a_push_where_nothing_sets_it_aside_is_nonsense(data: bytes) -> None:
+    with pytest.raises(WireError):
+        read([data])
+
+
+def test_pushes_in_the_middle_of_a_reply_are_bounded() -> None:
+    buffer, aside = Buffer(), wire.Aside()
+    buffer.feed(b">0\r\n" * (wire.MAX_ASIDE + 1))
+
+    with pytest.raises(LimitExceeded):
+        for _ in wire.head_within(buffer, aside):
+            pass
 
 
 @given(replies)
@@ -280,7 +351,7 @@ def test_a_blob_over_the_limit_is_dropped_and_reads_as_masked() -> None:
 
 
 @settings(max_examples=200)
-@given(replies, st.integers(0, 2000), st.integers(0, 40))
+@given(values, st.integers(0, 2000), st.integers(0, 40))
 def test_a_reply_over_the_limit_ends_where_it_ends(node: Node, most_held: int, most_bytes: int) -> None:
     data = wire.encode(wire.tree(wire.ARRAY, [node, wire.bulk(b"tail"), node]))
 
