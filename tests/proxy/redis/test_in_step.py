@@ -120,3 +120,28 @@ def test_alice_may_still_watch_outside_a_transaction() -> None:
 
     assert EVERYTHING.name == "alice"
     assert desk.ask(b"MONITOR", answer=b"+OK\r\n") == b"+OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("HKEYS user:1", array(blob(b"name"), blob(b"email"))),
+        ("HKEYS secret:1", array(blob(b"name"), blob(b"email"))),
+        ("SET secret:1 v NX", b"$-1\r\n"),
+        ("SMISMEMBER open 1", array(b":1\r\n")),
+        ("XPENDING secret:1 g", array(b":0\r\n", b"$-1\r\n", b"$-1\r\n", b"*-1\r\n")),
+        ("HTTL user:1 FIELDS 1 email", array(b":-1\r\n")),
+        ("BF.MADD secret:1 a", array(b":1\r\n")),
+    ],
+)
+@pytest.mark.parametrize("in_multi", [False, True])
+def test_names_and_counts_of_a_covered_key_pass_in_whatever_form(command: str, answer: bytes, *, in_multi: bool) -> None:
+    desk = Desk()
+    if in_multi:
+        desk.play.reader(commands("MULTI", command, "EXEC"))
+
+        assert desk.play.server(b"+OK\r\n+QUEUED\r\n" + array(answer)).endswith(array(answer))
+    else:
+        desk.play.reader(commands(command))
+
+        assert desk.play.server(answer) == answer
