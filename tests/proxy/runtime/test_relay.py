@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
@@ -184,6 +185,7 @@ async def test_a_reader_that_does_not_read_stops_only_its_own_upstream(
     relay.end("test over")
 
 
+@pytest.mark.slow
 async def test_an_endless_reply_is_held_a_chunk_at_a_time(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
