@@ -96,7 +96,7 @@ def _in_order(problems: list[Problem | str]) -> list[Problem | str]:
     return sorted(dict.fromkeys(problems), key=key)
 
 
-def _plain(node: Node, loc: Loc, origins: _Origins) -> Any:  # noqa: ANN401  the edge where YAML becomes data
+def _plain(node: Node, loc: Loc, origins: _Origins) -> Any:
     origins.values[loc] = node.place
     match node:
         case document.Mapping():

@@ -15,8 +15,8 @@ from . import surface
 
 # "... (172 more bytes)", "... (3 more arguments)": the server's own cut, which would tell a length
 _CUT = re.compile(rb"\.\.\. \([0-9]+ more (?:bytes|arguments)\)\Z")
-# A key or channel at index 1; not a count of keys that stands there, and no other index that starts with 1
-_FIRST = re.compile(r"(?:channels )?1(?![0-9])(?! *numkeys)")
+# The table's `keys` begin with index 1; a count of keys that stands there is written #1
+_FIRST = re.compile(r"1(?![0-9])")
 
 
 def shown_args(argv: Sequence[bytes]) -> tuple[bytes, ...]:

@@ -7,12 +7,14 @@ about itself is in diagnostics.py. Nothing here decides whether a command may ru
 Source: the reply sections of the Redis and Valkey command pages; forms of RESP2 and RESP3 measured on both.
 """
 
+# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
+
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from . import diagnostics, streams, wire
+from . import diagnostics, keys, streams, surface, wire
 from .lens import Lens, Shape, flat_pairs, name_of, nested_pairs, rebuilt
 from .wire import Node
 
@@ -53,20 +55,21 @@ def _set_members(key: bytes, reply: Node, lens: Lens) -> Node:
 
 def by_key(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """MGET: the i-th element is a value of the i-th key."""
-    keys = argv[1:]
-    if reply.kind != wire.ARRAY or reply.kids is None or len(reply.kids) != len(keys):
-        return lens.opaque(keys, reply)
-    return rebuilt(reply, [lens.value(key, kid) for key, kid in zip(keys, reply.kids, strict=True)])
+    asked = argv[1:]
+    if reply.kind != wire.ARRAY or reply.kids is None or len(reply.kids) != len(asked):
+        return lens.opaque(asked, reply)
+    return rebuilt(reply, [lens.value(key, kid) for key, kid in zip(asked, reply.kids, strict=True)])
 
 
 def whole(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """Everything reads as masked while any rule masks."""
-    return lens.blank(reply) if lens.hides_diagnostic() else reply
+    return lens.blank(reply) if lens.masks_anything else reply
 
 
 def hidden(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
-    """Everything reads as masked where the key at argv[1] is masked."""
-    return lens.opaque((argv[1],), reply)
+    """Everything reads as masked where any key of the command is masked; where its keys cannot be told, any word."""
+    found = keys.keys_of(surface.find(argv).keys, argv)
+    return lens.opaque(argv[1:] if found is None else found, reply)
 
 
 NOT_AN_INTEGER = wire.Node(wire.ERROR, b"ERR value is not an integer or out of range")

@@ -6,6 +6,8 @@ are left out, because a client that dials them walks round the proxy.
 Source: the SLOWLOG, COMMANDLOG, MONITOR, INFO, CLIENT LIST, MEMORY STATS, ROLE and FUNCTION pages of Redis and Valkey.
 """
 
+# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
+
 from __future__ import annotations
 
 import re
@@ -26,12 +28,12 @@ _Change: TypeAlias = Callable[[bytes], bytes]
 
 def _shadowed(lens: Lens, reply: Node) -> Node:
     """A reply that is not of its known shape."""
-    return lens.hide(reply) if lens.hides_diagnostic() else reply
+    return lens.hide(reply) if lens.masks_anything else reply
 
 
 def _secret(node: Node, lens: Lens) -> Node:
     """A value that is known to be one of those."""
-    return lens.blank(node) if lens.hides_diagnostic() else node
+    return lens.blank(node) if lens.masks_anything else node
 
 
 # --- configuration and functions -------------------------------------------------------------------------------------
@@ -46,9 +48,8 @@ def config(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
         return _shadowed(lens, reply)
     shown: list[Node] = []
     for name, node in pairs:
-        if node.kids is not None or (_CREDENTIALS.search(name_of(name) or b"") and not node.is_null):
-            node = _secret(node, lens)
-        shown += (name, node)
+        secret = node.kids is not None or (_CREDENTIALS.search(name_of(name) or b"") and not node.is_null)
+        shown += (name, _secret(node, lens) if secret else node)
     return rebuilt(reply, shown)
 
 
@@ -85,7 +86,7 @@ def _command(node: Node, lens: Lens) -> Node:
     words = _words(node)
     if words is None:
         return _shadowed(lens, node)
-    if len(words) < 2 or not lens.hides_diagnostic():
+    if len(words) < 2 or not lens.masks_anything:
         return node
     return rebuilt(node, [wire.bulk(shown_args(words[:1])[0]), *(wire.bulk(MASK) for _ in words[1:])])
 
@@ -130,7 +131,7 @@ def slowlog(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 def _logged(node: Node, lens: Lens, timed: bool) -> Node:
     kids = node.kids
-    if not lens.hides_diagnostic():
+    if not lens.masks_anything:
         return node
     if node.kind != wire.ARRAY or kids is None or len(kids) not in (4, 6):
         return lens.hide(node)
@@ -155,7 +156,7 @@ def _unescaped(match: re.Match[bytes]) -> bytes:
 
 def monitor_line(node: Node, lens: Lens) -> Node | None:
     """One line of MONITOR with its arguments masked; None for one that cannot be read and must be dropped."""
-    if not lens.hides_diagnostic():
+    if not lens.masks_anything:
         return node
     match = _MONITORED.match(node.line) if node.kind == wire.SIMPLE else None
     if match is None:
@@ -214,7 +215,7 @@ def _info(text: bytes) -> bytes:
 
 def _text(reply: Node, lens: Lens, change: _Change) -> Node:
     """A bulk or verbatim text, changed; any other form is hidden."""
-    if not lens.hides_diagnostic():
+    if not lens.masks_anything:
         return reply
     if reply.kind == wire.VERBATIM and reply.body is not None and reply.body[:4] in (b"txt:", b"mkd:"):
         return wire.with_body(reply, reply.body[:4] + change(reply.body[4:]))
@@ -235,7 +236,7 @@ def client_list(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 def memory_stats(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """MEMORY STATS: every number reads 0, its name stays."""
-    return _zeroed(reply, lens) if lens.hides_diagnostic() else reply
+    return _zeroed(reply, lens) if lens.masks_anything else reply
 
 
 def _zeroed(node: Node, lens: Lens) -> Node:
@@ -249,7 +250,7 @@ def _zeroed(node: Node, lens: Lens) -> Node:
 
 def role(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """ROLE: offsets read 0; a master names no replica, and a replica an empty address for its master."""
-    if not lens.hides_diagnostic():
+    if not lens.masks_anything:
         return reply
     kids = reply.kids
     who = name_of(kids[0]) if kids else None

@@ -20,8 +20,7 @@ ViewOf = Callable[[bytes], tuple[View, ...]]
 
 
 class Lens:
-    """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position;
-    `anything_touched`: the same of what no key answers for (diagnostics)."""
+    """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position."""
 
     def __init__(self, views: ViewOf, anything: tuple[View, ...]) -> None:
         self._views = views
@@ -39,15 +38,6 @@ class Lens:
         """Some rule of the connection masks for this reader now."""
         return any(view.masks for view in self._anything)
 
-    def hides_diagnostic(self) -> bool:
-        """Whether something that no key answers for must be hidden; call it only where there is something.
-
-        Remembers that there was, so that the session can ask for the connection as a whole to be lifted.
-        """
-        if any(view.covered for view in self._anything):
-            self.anything_touched = True
-        return self.masks_anything
-
     def opaque(self, keys: Iterable[bytes], node: Node) -> Node:
         """A reply, or part of one, whose positions cannot be told: all of it hidden if any of the keys is
         masked; where no key is known, if anything is."""
@@ -55,7 +45,7 @@ class Lens:
         if node.is_null:
             return node
         if not keys:
-            return self.hide(node) if self.hides_diagnostic() else node
+            return self.hide(node) if self.masks_anything else node
         self.touched.update(key for key in keys if any(view.covered for view in self._views(key)))
         return self.hide(node) if any(self.masks(key) for key in keys) else node
 
@@ -64,7 +54,10 @@ class Lens:
         return self._through(key, node, lambda view, data: view.value(data))
 
     def field(self, key: bytes, name: bytes, node: Node) -> Node:
-        """The value of one field of the hash or stream entry at the key."""
+        """The value of one field of the hash or stream entry at the key. A tree is none: it is hidden whatever
+        field it stands for."""
+        if node.kids is not None:
+            return self.opaque((key,), node)
         for view in self._views(key):
             if node.is_null:
                 break

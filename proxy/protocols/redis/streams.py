@@ -4,6 +4,8 @@ Ids stay, and what does not look like one in an id's place hides its entry. Fiel
 Source: the XRANGE, XREADGROUP, XCLAIM, XAUTOCLAIM and XINFO pages; `[id, fields, idle, deliveries]` measured on Redis 8.
 """
 
+# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
+
 from __future__ import annotations
 
 import re
@@ -64,8 +66,8 @@ def stream_entries(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 def streams(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """XREAD, XREADGROUP: [[key, entries]..] in RESP2, a map of key to entries in RESP3; the key is the reply's."""
     kids = reply.kids or []
-    if reply.kind == wire.MAP and reply.kids is not None:
-        pairs = list(zip(kids[::2], kids[1::2], strict=True))
+    if reply.kind == wire.MAP and (mapped := flat_pairs(reply)) is not None:
+        pairs = mapped
     elif reply.kind == wire.ARRAY and all(kid.kind == wire.ARRAY and len(kid.kids or ()) == 2 for kid in kids):
         pairs = [(kid.kids[0], kid.kids[1]) for kid in kids if kid.kids]
     else:
@@ -128,18 +130,15 @@ def stream_info(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     key, pairs = argv[2], flat_pairs(reply)
     if pairs is None or any(name_of(name) is None for name, _ in pairs):
         return lens.opaque((key,), reply)
-    shown: list[Node] = []
-    for name, node in pairs:
-        match name_of(name):
-            case told if told in _ENTRY_NAMES:
-                node = _entry(key, node, lens)
-            case b"entries":
-                node = _entries(key, node, lens)
-            case told if told in _ID_NAMES and _is_id(node):
-                pass
-            case b"groups":  # a count; with FULL, names, ids and counts of consumers: no contents
-                pass
-            case _:
-                node = node if node.kind == wire.INTEGER else lens.opaque((key,), node)
-        shown += (name, node)
-    return rebuilt(reply, shown)
+    return rebuilt(reply, [each for name, node in pairs for each in (name, _told(key, name_of(name) or b"", node, lens))])
+
+
+def _told(key: bytes, name: bytes, node: Node, lens: Lens) -> Node:
+    if name in _ENTRY_NAMES:
+        return _entry(key, node, lens)
+    if name == b"entries":
+        return _entries(key, node, lens)
+    # Groups are a count, or with FULL names, ids and counts of consumers: no contents.
+    if node.kind == wire.INTEGER or name == b"groups" or (name in _ID_NAMES and _is_id(node)):
+        return node
+    return lens.opaque((key,), node)

@@ -349,12 +349,14 @@ _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
 def split_inline(line: bytes) -> tuple[bytes, ...]:
-    """The words of an inline command, by the server's own quoting (sdssplitargs); NUL ends the line.
+    """The words of an inline command, by the server's own quoting (sdssplitargs).
 
     Raises:
-        WireError: unbalanced quotes, or a closing quote with text behind it.
+        WireError: unbalanced quotes, a closing quote with text behind it, or NUL, behind which a server would
+            never find the end of the line.
     """
-    line = line.split(b"\0", 1)[0]
+    if b"\0" in line:
+        raise _broken("NUL in an inline request")
     words: list[bytes] = []
     at = 0
     while True:

@@ -20,8 +20,12 @@ CONNECTION = Connection("shop", Platform.REDIS)
 class BlindPlan(Plan):
     """Hides every value, but fields only if their name is not `open`."""
 
-    rules: tuple[Rule, ...] = ()
-    refusal = Refusal("R")
+    def __init__(self) -> None:
+        self.rules: tuple[Rule, ...] = ()
+        self.refusal = Refusal("R")
+
+    def covers_field(self, name: bytes) -> Refusal | None:
+        return None if name == b"open" else self.refusal
 
     def value(self, data: bytes) -> Cut:
         return Cut(MASK, (Hit("value", "redact", "R"),))
@@ -34,6 +38,7 @@ class Keeping(BlindPlan):
     """Shows what `cut` makes of a value."""
 
     def __init__(self, cut: Callable[[bytes], bytes]) -> None:
+        super().__init__()
         self._cut = cut
 
     def value(self, data: bytes) -> Cut:
@@ -60,14 +65,17 @@ def tree_of(data: bytes) -> Node:
 
     buffer = Buffer()
     buffer.feed(data)
-    parse = whole(buffer)
-    try:
-        next(parse)
-    except StopIteration as done:
-        assert isinstance(done.value, Node)
-        assert len(buffer) == 0
-        return done.value
-    raise AssertionError("not a whole reply")
+    read: list[Node | None] = []
+
+    def run() -> Parse[None]:
+        read.append((yield from whole(buffer)))
+
+    for _ in run():
+        raise AssertionError("not a whole reply")
+    node = read[0]
+    assert node is not None
+    assert len(buffer) == 0
+    return node
 
 
 def of(what: object, version: int = 2) -> Node:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import tracemalloc
 from collections.abc import Iterator
@@ -61,7 +62,8 @@ def streamed(pieces: list[bytes], *, keep_attributes: bool) -> tuple[bytes, byte
             try:
                 next(head)
             except StopIteration as done:
-                yield from wire.stream(buffer, *done.value, keep_attributes)
+                kind, line = done.value
+                yield from wire.stream(buffer, kind, line, keep_attributes)
                 return
             yield None
 
@@ -102,7 +104,7 @@ def singly(data: bytes) -> list[bytes]:
 
 def split_at(data: bytes, cuts: list[int]) -> list[bytes]:
     places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(places)]
 
 
 # --- every legal reply -----------------------------------------------------------------------------------------------
@@ -323,7 +325,6 @@ def test_commands_come_back_as_they_were_written(wanted: list[list[bytes]], cuts
         (b'"\\xZZ"', (b"xZZ",)),
         (b'G"E"', (b"GE",)),
         (b"'\\n'", (b"\\n",)),
-        (b"GET\0 user:1", (b"GET",)),
         (b"GET\v1", (b"GET\v1",)),
         (b'"GET"\v1', (b"GET", b"1")),
         (b"\v\fGET \xff", (b"GET", b"\xff")),
@@ -342,6 +343,12 @@ def test_unbalanced_quotes_are_refused(line: bytes) -> None:
         wire.split_inline(line)
 
     assert caught.value.answer.startswith(b"-ERR Protocol error: unbalanced quotes in request\r\n")
+
+
+def test_nul_in_an_inline_command_is_refused() -> None:
+    for line in (b"GET\0 user:1", b"\0", b'"\0"'):
+        with pytest.raises(WireError, match="NUL"):
+            wire.split_inline(line)
 
 
 def test_inline_and_array_commands_mix_on_one_connection() -> None:
@@ -406,7 +413,7 @@ def test_hostile_bytes_end_the_connection_or_are_skipped(case: dict[str, str]) -
         assert commands([data]) == ([(), (b"GET", b"pii:1")], 0)
         assert commands(singly(data)) == commands([data])
         return
-    for pieces in ([data], singly(data[:300]) + [data[300:]]):
+    for pieces in ([data], [*singly(data[:300]), data[300:]]):
         with pytest.raises(WireError):
             commands(pieces)
 
