@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from rules.model import Descend, Every, Field, FieldKind, Name, Partial, PathStep, Redact, Rule
+from rules.model import Descend, Every, Field, FieldKind, Partial, PathStep, Redact, Rule
 
 MASK = "••••"
 
