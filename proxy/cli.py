@@ -7,6 +7,8 @@ bad config; 3 `run` cannot listen.
 from __future__ import annotations
 
 import argparse
+import io
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from rules.model import Problem, RuleBook
+    from rules.model import Kind, Platform, Problem, RuleBook
 
 FINE, PROBLEMS, USAGE, CANNOT_BIND = 0, 1, 2, 3
 PARTS = "value | key | header:NAME | field:NAME"
@@ -23,6 +25,9 @@ Verb = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the arguments say. Comes back with the exit code; usage errors and --help exit themselves."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # masks are not ASCII, whatever the locale says
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     parser = _parser()
     asked = parser.parse_args(arguments)
     if asked.verb is None:
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
-        from proxy.app import version
+        from proxy.release import version
 
         sys.stdout.write(f"veil {version()}\n")
         parser.exit(FINE)
@@ -197,19 +202,88 @@ def _book(directory: Path) -> RuleBook:
 
 
 def _preview(asked: argparse.Namespace) -> int:
-    return _told(_preview_of, asked)
+    from rules.model import Limits
+    from rules.preview import PreviewError, as_json, preview
 
-
-def _explain(asked: argparse.Namespace) -> int:
-    return _told(_explain_of, asked)
-
-
-def _told(verb: Verb, asked: argparse.Namespace) -> int:
     try:
-        return verb(asked)
+        platform, kind, name = _resource(asked)
+        book = _book(asked.rules)
+        data = _contents(asked.file)
+        masked = preview(
+            book,
+            Limits(),
+            platform=platform,
+            kind=kind,
+            name=name,
+            connection=asked.connection,
+            environment=asked.environment,
+            part=asked.part,
+            who=asked.user,
+            data=data,
+        )
+    except PreviewError as bad:
+        return _usage(str(bad))
     except _Wrong as wrong:
         _tell(wrong.lines)
         return wrong.code
+    if asked.json:
+        sys.stdout.write(json.dumps(as_json(masked), ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.buffer.write(masked.data)
+    sys.stdout.flush()
+    return FINE
+
+
+def _explain(asked: argparse.Namespace) -> int:
+    from rules.explain import explain
+    from rules.preview import PreviewError
+
+    try:
+        platform, kind, name = _resource(asked)
+        lines = explain(
+            _book(asked.rules),
+            platform=platform,
+            kind=kind,
+            name=name,
+            connection=asked.connection,
+            environment=asked.environment,
+            who=asked.user,
+        )
+    except PreviewError as bad:
+        return _usage(str(bad))
+    except _Wrong as wrong:
+        _tell(wrong.lines)
+        return wrong.code
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return FINE
+
+
+def _resource(asked: argparse.Namespace) -> tuple[Platform, Kind, bytes]:
+    """The platform, and the kind and name of `--resource`.
+
+    Raises:
+        _Wrong: one of them is not known.
+    """
+    from rules.model import Kind, Platform
+
+    kind, equals, name = asked.resource.partition("=")
+    if asked.platform not in tuple(Platform):
+        raise _Wrong(USAGE, [f"veil: there is no platform {asked.platform!r} (known: {', '.join(Platform)})"])
+    if not equals or kind not in tuple(Kind):
+        raise _Wrong(USAGE, [f"veil: --resource must be KIND=NAME, with one of {', '.join(Kind)}, not {asked.resource!r}"])
+    return Platform(asked.platform), Kind(kind), os.fsencode(name)
+
+
+def _contents(file: str) -> bytes:
+    """The bytes of the file, or of standard input for `-`.
+
+    Raises:
+        _Wrong: it cannot be read.
+    """
+    try:
+        return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as failed:
+        raise _Wrong(PROBLEMS, [f"{file}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
 
 
 def _surface(asked: argparse.Namespace) -> int:
@@ -234,16 +308,14 @@ def _demo(asked: argparse.Namespace) -> int:
 
 
 def _schema(asked: argparse.Namespace) -> int:
-    import json
-
-    from rules import schema
-
     if asked.of == "config":
         from proxy.settings import Settings
 
         told = Settings.model_json_schema(by_alias=True)
         told["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     else:
+        from rules import schema
+
         told = schema.rules_schema() if asked.of == "rules" else schema.access_schema()
     sys.stdout.write(json.dumps(told, indent=2, ensure_ascii=True) + "\n")
     return FINE

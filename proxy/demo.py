@@ -35,8 +35,8 @@ VEIL_PORT, ADMIN_PORT = 6390, 9480  # taken when they are free, else any
 START_S = 10.0
 ANSWER_S = 5.0
 REPLY_BYTES = 1024 * 1024
-ORDINARY, PERMITTED, PASSWORD = "support", "auditor", "demo"  # noqa: S105  of a broker on loopback that ends with the demo
-WIDTH = 44  # of a column
+ORDINARY, PERMITTED, PASSWORD = "support", "auditor", "demo"
+HEAD, WIDTH = 22, 44  # of the columns
 
 RULES = """\
 # Edit and read again: a change is in force within two seconds, no restart.
@@ -220,7 +220,9 @@ async def look(veil: Address) -> Shown:
             masked += ordinary + b"\n"
             clear += permitted + b"\n"
             reads.append((" ".join(words), _text(ordinary), _text(permitted)))
-        refusals = [(words[0] if len(words) < 3 else " ".join(words[:2]), await _said(support, words)) for words in REFUSED]
+        refusals = [
+            (f"{words[0]} …" if " " in words[1] else " ".join(words[:2]), await _said(support, words)) for words in REFUSED
+        ]
         masked += b"\n".join(said for _, said in refusals)
     finally:
         await support.close()
@@ -257,8 +259,11 @@ class Screen:
         return f"\x1b[1m{text}\x1b[0m" if self._colours else text
 
     def columns(self, head: str, left: str, right: str) -> None:
-        for start, one, two in zip_longest((f"{head:<16} ",), _wrapped(left), _wrapped(right), fillvalue=""):
-            self.line(f"{start:<17}{one:<{WIDTH + 3}}{two}".rstrip())
+        for start, one, two in zip_longest((head,), _wrapped(left), _wrapped(right), fillvalue=""):
+            self.line(f"{start:<{HEAD}}{one:<{WIDTH + 3}}{two}".rstrip())
+
+    def told(self, head: str, text: str) -> None:
+        self.line(f"{head:<{HEAD}}{text}")
 
 
 def _wrapped(text: str) -> list[str]:
@@ -379,16 +384,16 @@ async def _show(app: App, bound: Bound, valkey: Address, screen: Screen) -> bool
         screen.columns(words, ordinary, permitted)
     screen.line()
     for words, said in shown.refusals:
-        screen.line(f"{words[:40]:<16} refused: {said}" if said.startswith("-NOPERM") else f"{words[:40]:<16} {said}")
+        screen.told(words, f"refused: {said}" if said.startswith("-NOPERM") else said)
     screen.line()
-    screen.line(f"audited          {last_read(configuration.audit_path) or 'nothing'}")
-    screen.line(f"try it           redis-cli -p {veil.port} --user {ORDINARY} --pass {PASSWORD} GET customer:1")
-    screen.line(f"                 redis-cli -p {veil.port} --user {PERMITTED} --pass {PASSWORD} GET customer:1")
+    screen.told("audited", last_read(configuration.audit_path) or "nothing")
+    for user in (ORDINARY, PERMITTED):
+        screen.told("try it", f"redis-cli -p {veil.port} --user {user} --pass {PASSWORD} GET customer:1")
     screen.line(f"edit {configuration.rules_directory / 'customers.yaml'} and read again: no restart")
     for wrong in shown.wrong:
         sys.stderr.write(f"veil demo: {wrong}\n")
     screen.line()
-    screen.line("self-check       " + ("passed" if not shown.wrong else "FAILED"))
+    screen.told("self-check", "failed" if shown.wrong else "passed")
     return not shown.wrong
 
 

@@ -62,7 +62,7 @@ class Policy:
         rules = tuple(
             rule
             for rule, (named, excepted) in zip(self._enabled, self._matchers, strict=True)
-            if _in_scope(rule, what.connection)
+            if applies_in(rule, what.connection)
             and named.matches(what.kind, what.name)
             and not excepted.matches(what.kind, what.name)
         )
@@ -87,7 +87,7 @@ class Policy:
         what = Resource(connection, Kind.KEY, ANYTHING)
         if self._closed is not None:
             return View(what, name, self._closed)
-        rules = tuple(rule for rule in self._enabled if _in_scope(rule, connection))
+        rules = tuple(rule for rule in self._enabled if applies_in(rule, connection))
         if not rules:
             return View(what, name)
         held = self._access.may_everywhere(who, UNMASKED, connection)
@@ -102,7 +102,8 @@ class Policy:
         return plan
 
 
-def _in_scope(rule: Rule, connection: Connection) -> bool:
+def applies_in(rule: Rule, connection: Connection) -> bool:
+    """Whether the rule is for the connection's platform and its scope takes the connection in."""
     scope = rule.scope
     return (
         rule.platform is connection.platform

@@ -197,9 +197,12 @@ class Relay:
     async def _watch_idle(self) -> None:
         if not self._times.idle_s:
             return
-        while (left_s := self._active_s + self._times.idle_s - trio.current_time()) > 0:
+        while True:
+            left_s = self._active_s + self._times.idle_s - trio.current_time()
+            if left_s <= 0:
+                self._finish("idle")
+                return
             await trio.sleep(left_s)
-        self._finish("idle")
 
     def _touch(self) -> None:
         self._active_s = trio.current_time()

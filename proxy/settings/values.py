@@ -56,7 +56,7 @@ def _said(value: object) -> str:
 
 def read_text(value: object) -> str:
     if not isinstance(value, str):
-        raise ValueError("must be text" + _said(value))  # noqa: TRY004  pydantic takes ValueError
+        raise ValueError("must be text" + _said(value))
     if not value.strip():
         raise ValueError("is empty")
     return str(value)
@@ -145,7 +145,7 @@ def read_upstream(value: object) -> tuple[Address, ...]:
     return addresses
 
 
-def refuse_not_yet(value: object) -> None:
+def refuse_not_yet(_value: object) -> None:
     raise ValueError("is not carried out by this version")
 
 

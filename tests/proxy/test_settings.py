@@ -97,7 +97,7 @@ connections:
         ("protocol: redis", "protocol: amqp", '10:20: "amqp" is no protocol of the platform redis (it has: redis)'),
         ("protocol: redis", "protocol: rediss", '10:20: "rediss" is no protocol of the platform redis (it has: redis)'),
         ("platform: redis", "platform: rediss", '7:15: "platform" cannot be "rediss" (did you mean redis?)'),
-        ("127.0.0.1:16379", "127.0.0.1:99999", "10:35: \"listen\" must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not \"127.0.0.1:99999\""),
+        ("127.0.0.1:16379", "127.0.0.1:99999", '10:35: "listen" must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not "127.0.0.1:99999"'),
         ("127.0.0.1:6379,", "127.0.0.1:16379,", "10:64: 127.0.0.1:16379 is Veil itself"),
         ("upstream: ", "writes: free, upstream: ", '10:62: "writes" cannot be "free" (known: adds, strict)'),
         ("upstream: ", "verify_names: maybe, upstream: ", '10:68: "verify_names" must be true or false, not "maybe"'),
@@ -210,6 +210,59 @@ def test_what_is_no_address_is_refused(tmp_path: Path, written: str) -> None:
     found = problems(tmp_path, GOOD.replace('"127.0.0.1:16379"', f'"{written}"'))
 
     assert found[0].startswith('10:35: "listen" must be host:port')
+
+
+@pytest.mark.parametrize(("written", "size"), [("1B", 1), ("64KiB", 65536), ("2 MiB", 2 * 1024**2), ("1GiB", 1024**3)])
+def test_sizes_have_a_unit(tmp_path: Path, written: str, size: int) -> None:
+    assert load(tmp_path, GOOD + f"limits: {{max_value: {written}}}\n").settings.limits.max_value == size
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("0", 0), ('"0"', 0), ("500ms", 0.5), ("30s", 30), ("10m", 600), ("2h", 7200)]
+)
+def test_durations_have_a_unit_or_are_never(tmp_path: Path, written: str, seconds: float) -> None:
+    assert load(tmp_path, GOOD + f"limits: {{idle_timeout: {written}}}\n").settings.limits.idle_timeout == seconds
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "limits: {max_value: 64}",
+        "limits: {max_value: 2GiB}",
+        "limits: {max_value: 0B}",
+        "limits: {idle_timeout: 30}",
+        "limits: {idle_timeout: -1s}",
+        "limits: {idle_timeout: true}",
+        "limits: {max_depth: 513}",
+        "limits: {max_depth: 0}",
+        'limits: {max_depth: "512"}',
+        "limits: {max_depth: true}",
+        "limits: {max_connections: 1_000}",
+        "limits: []",
+        "limits:",
+        "unmasked_lapse: 0",
+        "markers: yes",
+        'markers: "true"',
+        "admin: {listen: 9480}",
+        "admin: {listen: [a]}",
+        "admin: {listen: {a: b}}",
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused(tmp_path: Path, written: str) -> None:
+    (found,) = problems(tmp_path, GOOD + written + "\n")
+
+    assert found.startswith("11:")
+
+
+@pytest.mark.parametrize("written", ["connections: {}", "connections: []", "connections: [a]"])
+def test_without_a_connection_there_is_nothing_to_do(tmp_path: Path, written: str) -> None:
+    assert problems(tmp_path, GOOD[: GOOD.index("connections")] + written + "\n")
+
+
+def test_a_name_with_a_line_end_is_refused(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, GOOD.replace("name: shop", 'name: "sh\\nop"'))
+
+    assert found == '6:11: "name" holds a character that no name may hold'
 
 
 def test_the_schema_of_the_config_can_be_made() -> None:

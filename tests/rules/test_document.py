@@ -298,7 +298,7 @@ pieces = st.sampled_from(
         "...",
         "\ufeff",
         "\x00",
-    ]  # fmt: skip
+    ]
 )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rules.store import files
+from rules.store import document, files
 from rules.store.files import Reading, Settle, fingerprint, read_directory
 
 RULE = "rules: [{name: %s, platform: redis, resources: [a], mask_all: true}]\n"
@@ -32,13 +32,13 @@ def swap(directory: Path, version: str, texts: dict[str, str]) -> None:
     new.mkdir()
     for name, text in texts.items():
         (new / name).write_text(text)
-    old = os.readlink(directory / "..data") if (directory / "..data").is_symlink() else None
-    os.symlink(new.name, directory / "..data_tmp")
-    os.rename(directory / "..data_tmp", directory / "..data")
+    old = (directory / "..data").readlink() if (directory / "..data").is_symlink() else None
+    (directory / "..data_tmp").symlink_to(new.name)
+    (directory / "..data_tmp").rename(directory / "..data")
     for name in texts:
         if not (directory / name).is_symlink():
-            os.symlink(f"..data/{name}", directory / name)
-    for name in os.listdir(directory):
+            (directory / name).symlink_to(f"..data/{name}")
+    for name in [path.name for path in directory.iterdir()]:
         if not name.startswith("..") and name not in texts:
             (directory / name).unlink()
     if old is not None:
@@ -149,7 +149,7 @@ def test_a_file_name_cannot_forge_a_line(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_bytes(b"#" * (files.MAX_BYTES + 10))
+    (tmp_path / "a.yaml").write_bytes(b"#" * (document.MAX_BYTES + 10))
 
     assert told(read_directory(tmp_path)) == [f"{tmp_path}/a.yaml:1:1"]
 
@@ -189,8 +189,8 @@ def test_a_swap_that_is_half_way_through_never_means_fewer_rules(tmp_path: Path)
     (tmp_path / "..2").mkdir()
     (tmp_path / "..2" / "a.yaml").write_text(RULE % "a")
     (tmp_path / "..2" / "b.yaml").write_text(RULE % "b")
-    os.symlink("..2", tmp_path / "..data_tmp")
-    os.rename(tmp_path / "..data_tmp", tmp_path / "..data")
+    (tmp_path / "..data_tmp").symlink_to("..2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
 
     assert names(read_directory(tmp_path)) == ["a", "b"]
 
@@ -205,7 +205,7 @@ def test_own_files_beside_a_config_map_count(tmp_path: Path) -> None:
 def test_a_config_map_whose_data_is_lost_is_no_state(tmp_path: Path) -> None:
     swap(tmp_path, "1", {"a.yaml": RULE % "a"})
     (tmp_path / "own.yaml").write_text(RULE % "own")
-    os.rename(tmp_path / "..1", tmp_path / "..gone")
+    (tmp_path / "..1").rename(tmp_path / "..gone")
 
     assert told(read_directory(tmp_path)) == [f"{tmp_path}:1:1"]
 
@@ -285,12 +285,12 @@ def test_a_directory_that_keeps_changing_is_no_state(tmp_path: Path, monkeypatch
 def test_reading_leaves_no_descriptor_open(tmp_path: Path) -> None:
     swap(tmp_path, "1", {"a.yaml": RULE % "a"})
     (tmp_path / "b.yaml").mkdir()
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         read_directory(tmp_path)
         fingerprint(tmp_path)
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_linked_directory_that_is_swapped_changes_the_fingerprint(tmp_path: Pa
     (tmp_path / "rules.d").symlink_to("one")
     before = fingerprint(tmp_path / "rules.d")
     (tmp_path / "new").symlink_to("two")
-    os.rename(tmp_path / "new", tmp_path / "rules.d")
+    (tmp_path / "new").rename(tmp_path / "rules.d")
 
     assert fingerprint(tmp_path / "rules.d") != before
     assert names(read_directory(tmp_path / "rules.d")) == ["two"]

@@ -361,7 +361,7 @@ words = st.sampled_from(
         "1",
         "roles",
         "permissions",
-    ]  # fmt: skip
+    ]
 )
 
 

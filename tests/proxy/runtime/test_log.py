@@ -61,13 +61,10 @@ def test_a_long_value_is_cut() -> None:
 def test_of_an_exception_only_its_type_and_place_are_told() -> None:
     stream = io.StringIO()
     log = Log(stream)
-    try:
-        try:
-            raise ValueError("SECRET-1")
-        except ValueError as inner:
-            raise ExceptionGroup("SECRET-2", [KeyError("SECRET-3")]) from inner
-    except ExceptionGroup as failure:
-        log.failed("session-fault", failure, connection="shop")
+    inner = ValueError("SECRET-1")
+    failure = ExceptionGroup("SECRET-2", [KeyError("SECRET-3")])
+    failure.__cause__ = inner
+    log.failed("session-fault", failure, connection="shop")
 
     assert "SECRET" not in stream.getvalue()
     assert lines(stream)[0]["error"] == "KeyError"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -111,7 +111,7 @@ class Counting(Upstream):
         super().__init__("shop", [NOWHERE])
         self.put = 0
         self.yes = True
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], None] = lambda: None
 
         async def put(probe: Probe, address: Address) -> bool:
             self.put += 1

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from rules.model import Hit, Refusal
 from rules.view import View
 
-from . import options
-from .surface import Treatment
+from . import Treatment, options
 
 CREDENTIALS = frozenset(
     {
@@ -233,8 +232,8 @@ def fields_expiring(case: Case) -> Change | None:
     """HSETEX key [options] FIELDS n field value …; FNX and NX add only."""
     argv = case.argv
     given = options.all_of(argv, 2, options.HSETEX)
-    if given is None or len(given.values(b"FIELDS")) != 1:
-        return None
+    if given is None or len(given.values(b"FIELDS")) != 1 or given.given[-1][0] != b"FIELDS":
+        return None  # what stands behind the fields is an option to some servers and an error to others
     pairs = given.values(b"FIELDS")[0][1:]
     if given.has_any(b"NX", b"FNX") and not given.has_any(b"XX", b"FXX"):
         return _adding(case, ((argv[1], name, data) for name, data in zip(pairs[::2], pairs[1::2], strict=True)))
@@ -314,11 +313,12 @@ def one_set(case: Case) -> Change | None:
 
 
 def one_sorted_set(case: Case) -> Change | None:
-    """ZDIFF, ZINTER and ZUNION of one key: they take a plain set too and give its members in the order of their
-    bytes, so that they are answered only where members show nothing but masks."""
-    if case.argv[1] != b"1" or not case.hides_whole:
-        return None
-    return Change(Treatment.MASK_REPLY, "zset_members")
+    """ZDIFF, ZINTER and ZUNION of one key, without options.
+
+    They take a plain set too and give its members in the order of their bytes, which adding a guess to the set reads
+    out wherever anything of a member is shown. So all of it is hidden, and options (scores among them) are refused.
+    """
+    return Change(Treatment.MASK_REPLY, "hidden") if len(case.argv) == 3 else None
 
 
 def one_count(case: Case) -> Change | None:

@@ -1,0 +1,119 @@
+"""Why a reader sees a resource the way it is seen: the rules that cover it, the grants that lift them.
+
+Returns lines of text; printing is the caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .access import UNMASKED, Access, Reader
+from .audit import spell_name
+from .model import Field, Kind, Partial, Patterns, Platform, Resource, Rule, RuleBook
+from .patterns import glob_matches
+from .policy import applies_in
+from .preview import ask
+
+
+def explain(
+    book: RuleBook,
+    *,
+    platform: Platform,
+    kind: Kind,
+    name: bytes,
+    connection: str | None = None,
+    environment: str | None = None,
+    who: str | None = None,
+) -> list[str]:
+    """Lines for a person: every rule whose patterns fit the resource, whether it applies and why, and what the
+    reader may see.
+
+    A connection or environment that is left out is taken as `preview` takes it.
+
+    Raises:
+        PreviewError: the platform has no resources of that kind.
+    """
+    asked = ask(book, platform=platform, kind=kind, name=name, connection=connection, environment=environment)
+    resource = asked.resource
+    reader = "a reader who is not logged in" if who is None else who
+    held = Access(asked.book.access).may(Reader(who), UNMASKED, resource)
+    lines = [f"{kind} {_quoted(spell_name(name))} on {_where(platform, connection, environment)}, read by {_plain(reader)}"]
+    covering = 0
+    for given, rule in zip(book.rules, asked.book.rules, strict=True):
+        told, covers = _rule(given, rule, resource)
+        if not told:
+            continue
+        lines.extend(told)
+        if covers:
+            covering += 1
+            verdict = f"lifted: {held.through}" if held.yes else f"masks: {held.through}"
+            lines.append(f"  {_plain(verdict)}")
+    if not covering:
+        lines.append("no rule covers it: it is shown as it is")
+    elif held.yes:
+        lines.append(f"{_plain(reader)} may read it unmasked, once the read is recorded")
+    else:
+        lines.append(f"{_plain(reader)} sees it masked")
+    return lines
+
+
+def _where(platform: Platform, connection: str | None, environment: str | None) -> str:
+    left_out = [word for word, value in (("connection", connection), ("environment", environment)) if value is None]
+    named = [_quoted(value) for value in (connection, environment) if value is not None]
+    place = f"{platform} ({', '.join(named)})" if named else str(platform)
+    if not left_out:
+        return place
+    return f"{place}, {' and '.join(left_out)} left out (rules of every scope apply, grants on one do not)"
+
+
+def _rule(given: Rule, rule: Rule, resource: Resource) -> tuple[list[str], bool]:
+    """What is said of one rule, and whether it covers the resource. Nothing where its patterns do not fit."""
+    if rule.platform is not resource.connection.platform:
+        return [], False
+    fitting = _first_fit(rule.resources, resource, strict=False)
+    if fitting is None:
+        return [], False
+    head = f"rule {_quoted(rule.name)} ({_plain(str(rule.place))})"
+    excepting = _first_fit(rule.excepted, resource, strict=True)
+    if not rule.enabled:
+        return [f"{head} does not cover it: it is not enabled"], False
+    if not applies_in(rule, resource.connection):
+        return [f"{head} does not cover it: it is for the {_scope(given)}"], False
+    if excepting is not None:
+        return [f"{head} does not cover it: its exception {_quoted(excepting)} fits"], False
+    scope = "everywhere" if _scope(given) == "" else f"for the {_scope(given)}"
+    lines = [f"{head} covers it: {resource.kind} {_quoted(fitting)} fits, {scope}"]
+    if rule.mask_all:
+        lines.append("  mask_all: redact")
+    lines.extend(f"  {_plain(each.spelling)}: {_method(each)}" for each in rule.fields)
+    return lines, True
+
+
+def _scope(rule: Rule) -> str:
+    if rule.scope.environment is not None:
+        return f"environment {_quoted(rule.scope.environment)}"
+    if rule.scope.connection is not None:
+        return f"connection {_quoted(rule.scope.connection)}"
+    return ""
+
+
+def _first_fit(patterns: Patterns, resource: Resource, *, strict: bool) -> str | None:
+    globs: Iterator[str] = (glob for kind, listed in patterns if kind is resource.kind for glob in listed)
+    return next((glob for glob in globs if glob_matches(glob, resource.name, strict=strict)), None)
+
+
+def _method(field: Field) -> str:
+    match field.method:
+        case Partial(first, last):
+            return f"partial, keeps the first {first} and the last {last}"
+        case _:
+            return "redact"
+
+
+def _plain(text: str) -> str:
+    """Names come from a command line or a file; a line of the answer must stay one line."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def _quoted(text: str) -> str:
+    return f'"{_plain(text)}"'
