@@ -7,11 +7,14 @@ Source: the Redis serialization protocol specification; networking.c and sds.c o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
 from proxy.core.buffer import Buffer, Parse
 from proxy.core.errors import LimitExceeded, WireError
+
+from .inline import broken, split_inline
 
 MAX_INLINE = 64 * 1024  # PROTO_INLINE_MAX_SIZE
 MAX_LINE = 64 * 1024 * 1024  # a simple string may be a MONITOR line that holds a whole command
@@ -310,6 +313,26 @@ def read(
         to_come -= 1
 
 
+READY_BYTES = 64 * 1024
+
+
+def ready(buffer: Buffer, kind: int, line: bytes) -> bytes | None:
+    """All bytes of the value whose head was taken, if it is a line or a blob that has arrived whole."""
+    if kind in LINES:
+        return b"%c%b\r\n" % (kind, line)
+    if kind not in BLOBS:
+        return None
+    count = count_of(line, MAX_BULK)
+    if count < 0:
+        return b"%c-1\r\n" % kind
+    if count > READY_BYTES or len(buffer) < count + 2:
+        return None
+    blob = buffer.some(count + 2)
+    if not blob.endswith(b"\r\n"):
+        raise WireError("a RESP blob that does not end in CRLF")
+    return b"%c%b\r\n%b" % (kind, line, blob)
+
+
 def stream(
     buffer: Buffer, kind: int, line: bytes, keep_attributes: bool, aside: Aside | None = None
 ) -> Generator[bytes | None, None, None]:
@@ -346,12 +369,6 @@ def stream(
 
 # --- commands --------------------------------------------------------------------------------------------------------
 
-PROTOCOL_ERROR = b"-ERR Protocol error: %b\r\n"
-
-
-def _broken(what: str) -> WireError:
-    return WireError(f"not a Redis command: {what}", PROTOCOL_ERROR % what.encode())
-
 
 def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COMMAND) -> Parse[tuple[bytes, ...]]:
     """The next command, as its arguments; an empty tuple for `*0`, `*-1` and an empty line, which Redis skips.
@@ -362,26 +379,55 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
     """
     while (first := buffer.peek()) < 0:
         yield
+    if first == ARRAY and (ready := _ready_command(buffer)) is not None:
+        return _no_browser(ready)
     if first != ARRAY:
         return _no_browser(split_inline((yield from _inline(buffer))))
     count = yield from _number(buffer, 2**31 - 1, "invalid multibulk length", null=True)
     if count > most_args:
-        raise _broken("invalid multibulk length")
+        raise broken("invalid multibulk length")
     argv: list[bytes] = []
     total = 0
     for _ in range(count):
         while (first := buffer.peek()) < 0:
             yield
         if first != BULK:
-            raise _broken(f"expected '$', got '{chr(first) if 32 < first < 127 else '?'}'")
+            raise broken(f"expected '$', got '{chr(first) if 32 < first < 127 else '?'}'")
         length = yield from _number(buffer, MAX_BULK, "invalid bulk length", null=False)
         total += length + 16
         if total > most_bytes:
-            raise _broken("too big command")
+            raise broken("too big command")
         argv.append((yield from buffer.exact(length, MAX_BULK)))
         if (yield from buffer.exact(2, 2)) != b"\r\n":
-            raise _broken("a bulk that does not end in CRLF")
+            raise broken("a bulk that does not end in CRLF")
     return _no_browser(tuple(argv))
+
+
+_READY_COUNT = re.compile(rb"\*([1-9][0-9]{0,2})\r\n")
+_READY_LENGTH = re.compile(rb"\$(0|[1-9][0-9]{0,5})\r\n")
+
+
+def _ready_command(buffer: Buffer) -> tuple[bytes, ...] | None:
+    """A command that has arrived whole and is small, the way nearly all of them are; None leaves it to be read
+    piece by piece, which also says what is wrong with it."""
+    found = buffer.match(_READY_COUNT)
+    if found is None:
+        return None
+    at = found.end() - found.start()
+    argv: list[bytes] = []
+    for _ in range(int(found[1])):
+        found = buffer.match(_READY_LENGTH, at)
+        if found is None:
+            return None
+        start = at + found.end() - found.start()
+        length = int(found[1])
+        data = buffer.span(start, start + length + 2)
+        if len(data) != length + 2 or not data.endswith(b"\r\n"):
+            return None
+        argv.append(data[:-2])
+        at = start + length + 2
+    buffer.skip(at)
+    return tuple(argv)
 
 
 def _no_browser(argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -395,11 +441,11 @@ def _number(buffer: Buffer, most: int, fault: str, null: bool) -> Parse[int]:
     try:
         line = (yield from _crlf_line(buffer))[1:]
     except LimitExceeded:
-        raise _broken("too big count string") from None
+        raise broken("too big count string") from None
     if line == b"-1" and null:
         return 0
     if not line.isdigit() or len(line) > 10 or int(line) > most or (len(line) > 1 and line[0] == 48):
-        raise _broken(fault)
+        raise broken(fault)
     return int(line)
 
 
@@ -407,81 +453,16 @@ def _crlf_line(buffer: Buffer) -> Parse[bytes]:
     """A line of the array form. A line feed without its carriage return would leave a server waiting."""
     line = yield from buffer.line(32, b"\n")
     if line[-1:] != b"\r":
-        raise _broken("a line that does not end in CRLF")
+        raise broken("a line that does not end in CRLF")
     return line[:-1]
 
 
 def _inline(buffer: Buffer) -> Parse[bytes]:
     first = buffer.peek()
     if first < 32 and first not in b"\r\n\t":
-        raise _broken("not a printable character")  # a TLS greeting on the plain port, say
+        raise broken("not a printable character")  # a TLS greeting on the plain port, say
     try:
         line = yield from buffer.line(MAX_INLINE, b"\n")
     except LimitExceeded:
-        raise _broken("too big inline request") from None
+        raise broken("too big inline request") from None
     return line[:-1] if line.endswith(b"\r") else line
-
-
-_ESCAPES = {ord("n"): b"\n", ord("r"): b"\r", ord("t"): b"\t", ord("b"): b"\b", ord("a"): b"\a"}
-_SPACE = frozenset(b" \t\n\v\f\r")  # isspace: skipped before a word, wanted behind a closing quote
-_END = frozenset(b" \t\n\r")  # what ends a word without quotes
-_HEX = frozenset(b"0123456789abcdefABCDEF")
-
-
-def split_inline(line: bytes) -> tuple[bytes, ...]:
-    """The words of an inline command, by the server's own quoting (sdssplitargs).
-
-    Raises:
-        WireError: unbalanced quotes, a closing quote with text behind it, or NUL, behind which a server would
-            never find the end of the line.
-    """
-    if b"\0" in line:
-        raise _broken("NUL in an inline request")
-    words: list[bytes] = []
-    at = 0
-    while True:
-        while at < len(line) and line[at] in _SPACE:
-            at += 1
-        if at == len(line):
-            return tuple(words)
-        word, at = _word(line, at)
-        words.append(word)
-
-
-def _word(line: bytes, at: int) -> tuple[bytes, int]:
-    out = bytearray()
-    while at < len(line) and line[at] not in _END:
-        quote = line[at]
-        if quote not in b"\"'":
-            out.append(quote)
-            at += 1
-            continue
-        at = _quoted(line, at + 1, quote, out)
-        if at < len(line) and line[at] not in _SPACE:
-            raise _broken("unbalanced quotes in request")
-        return bytes(out), at
-    return bytes(out), at
-
-
-def _quoted(line: bytes, at: int, quote: int, out: bytearray) -> int:
-    """Takes up to the closing quote and returns the place behind it."""
-    while at < len(line):
-        byte = line[at]
-        if byte == quote:
-            return at + 1
-        if byte == 0x5C and quote == 0x22 and at + 1 < len(line):
-            code = line[at + 2 : at + 4]
-            if line[at + 1] == 0x78 and len(code) == 2 and _HEX.issuperset(code):
-                out.append(int(code, 16))
-                at += 4
-                continue
-            out += _ESCAPES.get(line[at + 1], line[at + 1 : at + 2])
-            at += 2
-            continue
-        if byte == 0x5C and quote == 0x27 and line[at + 1 : at + 2] == b"'":
-            out += b"'"
-            at += 2
-            continue
-        out.append(byte)
-        at += 1
-    raise _broken("unbalanced quotes in request")

@@ -1,4 +1,4 @@
-"""proxy.protocols.redis.diagnostics: what a server says about itself tells no contents, no sizes and no addresses."""
+"""proxy.protocols.redis.contents.diagnostics: what a server says about itself tells no contents, no sizes and no addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.protocols.redis import wire
 from proxy.protocols.redis.contents import SHAPES
-from proxy.protocols.redis.diagnostics import monitor_line
+from proxy.protocols.redis.contents.diagnostics import monitor_line
 from proxy.protocols.redis.wire import Node
 
 from .lenses import CANARY, MASK, lens, of, tree_of
@@ -69,6 +69,17 @@ CASES: list[tuple[str, bytes, object, object]] = [
     ("role", b"ROLE", [b"master", C], [M, M]),
     ("role", b"ROLE", [b"sentinel", [[C]]], [M, [[M]]]),
     ("role", b"ROLE", C, M),
+    ("config", b"CONFIG GET *", [[C], b"x"], [[M], M]),
+    ("config", b"CONFIG GET *", [b"save", [C]], [b"save", [M]]),
+    ("function_list", b"FUNCTION LIST", wire.tree(wire.MAP, [of(C), of(C)]), wire.tree(wire.MAP, [of(M), of(M)])),
+    ("function_list", b"FUNCTION LIST", [[[C], b"x"]], [[[M], M]]),
+    ("function_stats", b"FUNCTION STATS", {b"running_script": {b"command": [b"FCALL", [C]]}}, {b"running_script": {b"command": [M, [M]]}}),
+    ("function_stats", b"FUNCTION STATS", [[C], C], [[M], M]),
+    ("slowlog", b"SLOWLOG GET", [[1, 2, 3, [b"SET"], [C], b""]], [[0, 0, 0, [M], [M], M]]),
+    ("slowlog", b"SLOWLOG GET", wire.tree(wire.MAP, [of(C), of(C)]), wire.tree(wire.MAP, [of(M), of(M)])),
+    ("slowlog", b"SLOWLOG GET", [C, None], [M, None]),
+    ("memory_stats", b"MEMORY STATS", [[C], 1], [[M], 0]),
+    ("role", b"ROLE", [b"slave", b"10.0.0.5", 6379, [C], 1], [M, M, 0, [M], 0]),
     ("info", b"INFO", [C], [M]),
     ("client_list", b"CLIENT LIST", [C], [M]),
 ]  # fmt: skip

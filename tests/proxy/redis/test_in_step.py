@@ -145,3 +145,23 @@ def test_names_and_counts_of_a_covered_key_pass_in_whatever_form(command: str, a
         desk.play.reader(commands(command))
 
         assert desk.play.server(answer) == answer
+
+
+@pytest.mark.parametrize("form", [b"~1\r\n", b"%1\r\n+k\r\n", b""])
+def test_exec_answers_an_array_or_nothing(desk: Desk, form: bytes) -> None:
+    desk.play.reader(commands("MULTI", "GET secret:1", "EXEC"))
+
+    with pytest.raises(WireError):
+        desk.play.server(b"+OK\r\n+QUEUED\r\n" + form + blob(CANARY))
+
+    assert CANARY not in desk.play.to_reader
+
+
+def test_exec_while_subscribed_in_resp2_is_no_message_and_no_reply() -> None:
+    desk = Desk()
+    desk.play.reader(commands("SUBSCRIBE open", "MULTI", "GET secret:1", "EXEC"))
+
+    with pytest.raises(WireError):
+        desk.play.server(array(blob(b"subscribe"), blob(b"open"), b":1\r\n") + b"+OK\r\n+QUEUED\r\n" + array(blob(CANARY)))
+
+    assert CANARY not in desk.play.to_reader

@@ -8,7 +8,7 @@ from proxy.core.errors import WireError
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Record
 from proxy.core.viewer import Viewer
-from proxy.protocols.redis import RedisSession
+from proxy.protocols.redis.session import RedisSession
 from proxy.protocols.redis.wire import encode_command
 from rules.model import (
     AccessList,
@@ -401,6 +401,24 @@ def test_the_invalidation_waits_for_the_end_of_a_frame(desk: Desk) -> None:
     assert desk.play.to_reader == blob(b"abcdef") + b">2\r\n$10\r\ninvalidate\r\n_\r\n"
 
 
+def test_a_rule_that_comes_while_a_value_streams_ends_the_connection(desk: Desk) -> None:
+    desk.play.reader(encode_command((b"GET", b"late:1")))
+    desk.play.server(b"$200000\r\n" + b"x" * 1000)
+    desk.replace(rule("Late", "late:*", WHOLE))
+
+    with pytest.raises(WireError):
+        desk.play.server(CANARY)
+    assert CANARY not in desk.play.to_reader
+
+
+@pytest.mark.parametrize("answer", [b":7\r\n", array(blob(b"email")), b"+hash\r\n", b"*0\r\n", b"$-1\r\n"])
+def test_names_and_counts_of_a_covered_key_pass(desk: Desk, answer: bytes) -> None:
+    assert desk.ask(b"HKEYS", b"user:1", answer=answer) == answer
+    begin(desk)
+    desk.ask(b"HKEYS", b"user:1", answer=b"+QUEUED\r\n")
+    assert desk.ask(b"EXEC", answer=array(answer)) == array(answer)
+
+
 # --- subscriptions ---------------------------------------------------------------------------------------------------
 
 
@@ -542,3 +560,11 @@ def test_before_the_first_read_of_the_rules_everything_is_masked() -> None:
     assert desk.ask(b"GET", b"any", answer=blob(CANARY)) == MASKED
     assert b"the masking rules could not be read" in desk.ask(b"STRLEN", b"any")
     assert b"the masking rules could not be read" in desk.ask(b"NOSUCH", b"any")
+
+
+@pytest.mark.parametrize("rules", [rule("Whole", "z:*", WHOLE), rule("All", "z:*", mask_all=True)], ids=["whole", "all"])
+def test_no_member_of_a_sorted_set_can_be_told_from_another_where_values_are_hidden_whole(rules: Rule) -> None:
+    desk = Desk(RuleBook("1", (rules,)))
+    held = array(blob(b'{"email":"%b"}' % CANARY), blob(b"null"), blob(b'{"guess'), blob(b"plain"))
+
+    assert desk.ask(b"ZRANGE", b"z:1", b"0", b"-1", answer=held) == array(*[MASKED] * 4)

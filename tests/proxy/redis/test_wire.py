@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from proxy.core.buffer import Buffer, Parse
 from proxy.core.errors import LimitExceeded, WireError
 from proxy.protocols.redis import wire
+from proxy.protocols.redis.inline import split_inline
 from proxy.protocols.redis.wire import Node
 
 CORPUS = Path(__file__).parents[2] / "corpora" / "resp_malformed.jsonl"
@@ -405,13 +406,13 @@ def test_commands_come_back_as_they_were_written(wanted: list[list[bytes]], cuts
     ],
 )
 def test_an_inline_command_is_split_as_the_server_splits_it(line: bytes, expected: tuple[bytes, ...]) -> None:
-    assert wire.split_inline(line) == expected
+    assert split_inline(line) == expected
 
 
 @pytest.mark.parametrize("line", [b'"GET', b"'GET", b'"GET"x', b"'a''b'", b'"a\\', b'GET "a"b'])
 def test_unbalanced_quotes_are_refused(line: bytes) -> None:
     with pytest.raises(WireError, match="unbalanced quotes") as caught:
-        wire.split_inline(line)
+        split_inline(line)
 
     assert caught.value.answer.startswith(b"-ERR Protocol error: unbalanced quotes in request\r\n")
 
@@ -419,7 +420,7 @@ def test_unbalanced_quotes_are_refused(line: bytes) -> None:
 def test_nul_in_an_inline_command_is_refused() -> None:
     for line in (b"GET\0 user:1", b"\0", b'"\0"'):
         with pytest.raises(WireError, match="NUL"):
-            wire.split_inline(line)
+            split_inline(line)
 
 
 def test_inline_and_array_commands_mix_on_one_connection() -> None:

@@ -15,16 +15,16 @@ from proxy.core.viewer import Read
 from rules.model import Kind
 from rules.view import Shown, View, plain
 
-from . import refuse, wire
-from .contents import SHAPES
-from .diagnostics import monitor_line
-from .judge import Refused
-from .lens import Lens, passing, shown
+from .. import refuse, wire
+from ..contents import SHAPES
+from ..contents.diagnostics import monitor_line
+from ..contents.lens import Lens, passing, shown
+from ..surface import Treatment
+from ..surface.judge import Refused
+from ..wire import Node
 from .pending import Local, Role, Sent
 from .state import FLUSH_BYTES, Loop, State
 from .subscriptions import message, null_invalidation
-from .surface import Treatment
-from .wire import Node
 
 MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")
 QUEUED = b"QUEUED"
@@ -187,6 +187,8 @@ class Replies:
         if item.role in (Role.SUBSCRIBE, Role.UNSUBSCRIBE) and not node.is_error:
             self._confirm(item, node)
             return
+        if item.role is Role.EXEC and not (node.is_error or node.is_null or node.kind == wire.SIMPLE):
+            raise WireError("EXEC answered in a form whose parts cannot be told")
         if item.role is Role.EXEC_REFUSED:
             state.queued = None
             self._say(item, refuse.EXECABORT)
@@ -323,6 +325,8 @@ class Replies:
                 return again, None, ()
             if verdict.argv == item.argv:  # it went up as it was said; what would be rewritten now is hidden
                 shape = again.shape if again.argv == item.argv else "hidden"
+        if shape is None:  # names and counts, whoever reads
+            return None, None, ()
         views = tuple(view for key in verdict.keys for view in self._views(item, key))
         if verdict.by_anything:
             views += self._anything(item)
@@ -380,10 +384,20 @@ class Replies:
 
     def _stream(self, item: Sent, kind: int, line: bytes, views: tuple[View, ...]) -> Loop:
         state = self._state
+        whole = wire.ready(self._buffer, kind, line)
+        if whole is not None:
+            self._say(item, passing(whole, views))
+            return
+        policy = state.viewer.policy
         keep = not state.viewer.anything().masks
         for piece in wire.stream(self._buffer, kind, line, keep, self._aside):
             if piece is None:
                 yield None
+                if policy is not state.viewer.policy:
+                    policy = state.viewer.policy
+                    refused, shape, views = self._verdict_now(item)
+                    if refused is not None or (shape is not None and any(view.masks for view in views)):
+                        raise WireError("a rule came that masks a reply which was streaming")
                 continue
             state.mid_frame = True
             self._say(item, passing(piece, views))
