@@ -245,3 +245,9 @@ def test_without_rules_everything_goes_as_it_came(argv: tuple[bytes, ...]) -> No
 
     assert isinstance(verdict, Forward)
     assert verdict.argv == argv
+
+
+@pytest.mark.parametrize("said", ["ENCODING", "FREQ", "IDLETIME", "REFCOUNT"])
+def test_nothing_is_told_of_an_object_that_keys_of_equal_value_share(said: str) -> None:
+    assert isinstance(judge(words(f"OBJECT {said} c"), Eyes()), Refused)
+    assert isinstance(judge(words(f"OBJECT {said} o"), Eyes()), Forward)
