@@ -92,3 +92,16 @@ def test_names_cannot_forge_a_line(book: RuleBook) -> None:
 def test_a_kind_that_the_platform_lacks_is_refused(book: RuleBook) -> None:
     with pytest.raises(PreviewError):
         explain(book, platform=Platform.REDIS, kind=Kind.QUEUE, name=b"x")
+
+
+def test_a_rule_for_a_connection_says_so() -> None:
+    text = "rules: [{name: r, platform: redis, scope: {connection: shop}, resources: [x], mask_all: true}]"
+    bound = bind([("f", text.encode())])
+    assert bound.book is not None
+
+    assert lines(bound.book, b"x")[1].endswith('fits, for the connection "shop"')
+    assert lines(bound.book, b"x", connection="other")[1].endswith('it is for the connection "shop"')
+
+
+def test_a_rule_whose_patterns_do_not_fit_is_not_told(book: RuleBook) -> None:
+    assert not any("Contact" in line for line in lines(book, b"order:1"))
