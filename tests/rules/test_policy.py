@@ -87,7 +87,14 @@ def test_a_grant_lets_a_view_be_lifted_against_a_receipt_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"who": "bob"}, {"resource": replace(KEY, name=b"customer:2")}, {"resource": None}, {"rules": ()}]
+    "changes",
+    [
+        {"event": "masking.refused"},
+        {"who": "bob"},
+        {"resource": replace(KEY, name=b"customer:2")},
+        {"resource": None},
+        {"rules": ()},
+    ],
 )
 def test_a_receipt_for_another_read_lifts_nothing(changes: dict[str, object]) -> None:
     view = policy(RULE, allowed=Extent(installation=True)).view(ALICE, KEY)
