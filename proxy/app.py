@@ -12,14 +12,13 @@ import resource
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
 
 import trio
 
 from proxy.admin.routes import Routes, State
 from proxy.admin.server import AdminServer
 from proxy.core.session import ProtocolEntry, SessionSettings
+from proxy.release import version
 from proxy.runtime.current import Current
 from proxy.runtime.journal import LIMIT_S, Journal
 from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
@@ -37,13 +36,6 @@ DRAIN_S = 10.0  # below the 30 s that orchestrators give
 QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
 STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
 LOOK_S = 0.1
-
-
-def version() -> str:
-    try:
-        return installed_version("veil")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "0"
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
-        from proxy.app import version
+        from proxy.release import version
 
         sys.stdout.write(f"veil {version()}\n")
         parser.exit(FINE)

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .methods import Act, keeping, redacting
-from .model import Descend, Every, Field, FieldKind, Hit, Name, Partial, Rule
+from .model import Descend, Every, Field, FieldKind, Hit, Partial, Rule
 
 MAX_STATES = 10_000  # a state is about 1 KiB; only `..` followed by many `.*` needs more than a few dozen
 
@@ -186,20 +186,19 @@ class Automaton:
         end = self._bit(hit)
         skippable = False
         for step, bit in zip(reversed(steps), reversed(taken), strict=True):
-            match step:
-                case Name():
-                    self.enters |= bit
-                    self.names[name_bytes(step.name)] = self.names.get(name_bytes(step.name), 0) | bit
-                    skippable = True
-                case Descend():
-                    self.descends |= bit
-                    self.names[name_bytes(step.name)] = self.names.get(name_bytes(step.name), 0) | bit
-                    skippable = True
-                case Every():
-                    self.enters |= bit
-                    self.every |= bit
-                    if skippable:
-                        self.skippable |= bit
+            if isinstance(step, Every):
+                self.enters |= bit
+                self.every |= bit
+                if skippable:
+                    self.skippable |= bit
+                continue
+            skippable = True
+            name = name_bytes(step.name)
+            self.names[name] = self.names.get(name, 0) | bit
+            if isinstance(step, Descend):
+                self.descends |= bit
+            else:
+                self.enters |= bit
         if taken:
             self._firm |= taken[0]
         else:

@@ -62,10 +62,6 @@ def _first_value_field(rule: Rule) -> str:
     return next((field.spelling for field in rule.fields if field.kind in VALUE_KINDS), "value")
 
 
-def _first_of(rule: Rule, kind: FieldKind) -> Field | None:
-    return next((field for field in rule.fields if field.kind is kind), None)
-
-
 def _text(data: bytes, claims: Sequence[_Claim], limits: Limits) -> Cut:
     """A text under at least one claim; `not text` when a partial meets bytes that are no UTF-8."""
     if len(data) > limits.max_value_bytes:
@@ -218,6 +214,9 @@ class Plan:
         self._claims: dict[bytes, list[_Claim]] = {}
         self._not_a_hash: _Claim | None = None
         self._listing: dict[bytes, list[int]] = {}
+        self._key_claims = self._claims_on(FieldKind.RECORD_KEY, "", "key")
+        self._headers = {each.name.casefold() for rule in self.rules for each in rule.fields if each.kind is FieldKind.HEADER}
+        self._all_headers = any(rule.mask_all for rule in self.rules)
         for index, rule in enumerate(self.rules):
             named = [field for field in rule.fields if field.kind is FieldKind.FIELD]
             for field in named:
@@ -298,13 +297,13 @@ class Plan:
 
     def key(self, data: bytes) -> Cut:
         """A record's key: text, never opened as JSON."""
-        claims = self._claims_on(FieldKind.RECORD_KEY, "", "key")
-        return _text(data, claims, self._limits) if claims else Cut(data)
+        return _text(data, self._key_claims, self._limits) if self._key_claims else Cut(data)
 
     def header(self, name: str, data: bytes) -> Cut:
         """The value of a header or message property: text; names are compared case-insensitively."""
-        claims = self._claims_on(FieldKind.HEADER, name, f"header:{name}")
-        return _text(data, claims, self._limits) if claims else Cut(data)
+        if not self._all_headers and name.casefold() not in self._headers:
+            return Cut(data)
+        return _text(data, self._claims_on(FieldKind.HEADER, name, f"header:{name}"), self._limits)
 
     def value_holds_mask(self, data: bytes) -> Hit | None:
         """A covered position of a value being written that bears mask text; None when there is none."""

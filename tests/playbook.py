@@ -28,7 +28,7 @@ class Play:
     session: Session
     journal_works: bool = True
     proven: bool = True
-    stop_at: type[Step] | None = None  # type: ignore[valid-type]
+    stop_at: type[Step] | None = None
     to_server: bytes = b""
     to_reader: bytes = b""
     recorded: list[Entry] = field(default_factory=list)

@@ -26,6 +26,7 @@ from .model import Configuration, Settings
 from .values import FromEnvironment, Odd, read_address, read_upstream
 
 PREFIX = "VEIL_"
+NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
@@ -131,7 +132,7 @@ def _override(
     merged: dict[str, Any], environment: Mapping[str, str], origins: _Origins, told: _Told, references: frozenset[str]
 ) -> None:
     for variable in sorted(environment):
-        if not variable.startswith(PREFIX) or variable in references:
+        if not variable.startswith(PREFIX) or variable in references | NOT_FOR_US:
             continue
         parts = variable.removeprefix(PREFIX).lower().split("__")
         if parts[0] not in Settings.model_fields:

@@ -84,25 +84,21 @@ def read_directory(directory: str | os.PathLike[str]) -> Reading:
     in its files. Places are spelled `<directory as given>/<file name>`.
     """
     shown = os.fspath(directory)
-    changed = False
+    failed = _Unreadable("", "keeps changing while it is read")
     for _ in range(TRIES):
         try:
             files = _contents(shown)
         except _Unreadable as error:
-            if error.gone:
-                changed = True
-                failed = error
-                continue
-            return _unread(shown, error.name, error.why)
+            if not error.gone:
+                return _unread(shown, error.name, error.why)
+            failed = error
+            continue
         if files is None:
-            changed = True
-            failed = _Unreadable("", "keeps changing while it is read")
             continue
         if not files:
             return Reading(None, (Problem(Place(shown, 1, 1), "holds no rule file (*.yaml, *.yml)"),), 0)
         bound = bind([(_shown(shown, name), data) for name, data in files])
         return Reading(bound.book, bound.problems, len(files))
-    assert changed
     return _unread(shown, failed.name, failed.why)
 
 
@@ -139,14 +135,7 @@ def _opened(directory: str) -> Iterator[tuple[int, int | None]]:
     """Descriptors of the directory and, where there is one, of what its `..data` points to right now."""
     top = _open("", directory, None, os.O_DIRECTORY)
     try:
-        try:
-            data: int | None = os.open(SWAPPED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=top)
-        except FileNotFoundError:
-            if _stands(SWAPPED, top):
-                raise _Unreadable("", f"{SWAPPED} points to nothing", gone=True) from None
-            data = None
-        except OSError as error:
-            raise _Unreadable("", f"{SWAPPED} cannot be opened: {_why(error)}") from None
+        data = _open_data(top)
         try:
             yield top, data
         finally:
@@ -154,6 +143,17 @@ def _opened(directory: str) -> Iterator[tuple[int, int | None]]:
                 os.close(data)
     finally:
         os.close(top)
+
+
+def _open_data(top: int) -> int | None:
+    try:
+        return os.open(SWAPPED, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=top)
+    except FileNotFoundError:
+        if _stands(SWAPPED, top):
+            raise _Unreadable("", f"{SWAPPED} points to nothing", gone=True) from None
+        return None
+    except OSError as error:
+        raise _Unreadable("", f"{SWAPPED} cannot be opened: {_why(error)}") from None
 
 
 def _stands(name: str, through: int) -> bool:

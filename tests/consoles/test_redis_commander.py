@@ -24,6 +24,10 @@ rules:
     fields:
       - {kind: json_path, path: $.email, method: redact}
       - {kind: json_path, path: $.card, method: partial, keep_last: 4}
+  - name: Profiles
+    platform: redis
+    resources: {key: ["profile:*"]}
+    fields:
       - {kind: field, name: email, method: redact}
   - name: Sessions
     platform: redis
@@ -39,7 +43,7 @@ def _filled(server: RedisServer, canary: Canary) -> None:
     with server.admin() as admin:
         document = {"name": "Ada", "email": canary.text(), "card": canary.text()}
         admin.call("SET", "customer:1", json.dumps(document))
-        admin.call("HSET", "customer:2", "email", canary.text(), "name", "Ada")
+        admin.call("HSET", "profile:1", "email", canary.text(), "name", "Ada")
         admin.call("RPUSH", "session:1", canary.text(), canary.text())
         admin.call("SADD", "session:2", canary.text())
         admin.call("ZADD", "session:3", 7, canary.text())
@@ -47,7 +51,7 @@ def _filled(server: RedisServer, canary: Canary) -> None:
         admin.call("SET", "public:1", "plain to see")
 
 
-KEYS = "customer:1", "customer:2", "session:1", "session:2", "session:3", "session:4", "public:1"
+KEYS = "customer:1", "profile:1", "session:1", "session:2", "session:3", "session:4", "public:1"
 
 
 def _show(browser: Browser, console: RedisCommander, key: str) -> str:
@@ -102,7 +106,7 @@ def test_through_veil_no_answer_of_the_console_holds_a_masked_value(
     console = redis_commander(masked, user="support", password="demo")
 
     document = json.loads(str(console.key("customer:1")["value"]))
-    table = console.key("customer:2")
+    table = console.key("profile:1")
     others = [json.dumps(console.key(key), ensure_ascii=False) for key in KEYS[2:-1]]
 
     assert document["name"] == "Ada"

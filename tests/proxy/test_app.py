@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -190,6 +191,21 @@ async def test_a_record_is_on_the_disk_before_it_is_answered(tmp_path: Path) -> 
         assert await say(stream, b"audit") == b"recorded"
 
         assert b'"event":"event"' in veil.audit.read_bytes()
+
+
+async def test_without_a_disk_the_session_is_told_no(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(fd: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with running(tmp_path) as veil, await veil.connect() as stream:
+        monkeypatch.setattr(os, "fsync", broken)
+
+        assert await say(stream, b"audit") == b"masked"
+        assert b"not writable" in (await veil.get("/readyz"))[1]
+
+        monkeypatch.undo()
+
+        assert await say(stream, b"audit") == b"recorded"
 
 
 async def test_a_changed_policy_reaches_running_sessions(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_check_tells_problems_of_config_and_rules_in_one_go(
     assert cli.main(["check", "--config", str(config)]) == 1
     told = capsys.readouterr().err
     assert f"{config}:6:15: " in told
-    assert f"{rules}/rules.yaml:6:50: " in told
+    assert f"{rules}/rules.yaml:6:49: " in told
 
 
 def test_check_warns_and_is_fine(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:

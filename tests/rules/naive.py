@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from rules.model import Descend, Every, Field, FieldKind, Name, Partial, PathStep, Redact, Rule
+from rules.model import Descend, Every, Field, FieldKind, Partial, PathStep, Redact, Rule
 
 MASK = "••••"
 
@@ -130,9 +130,9 @@ class Walk:
         alls = self.alls - {self.fields[number][0] for number in within}
         entering = found.must | found.may
         text = isinstance(node, str | Holding | Broken)
-        if isinstance(node, Holding) and not within:
-            if alls <= {self.fields[number][0] for number in entering} and (alls or entering or found.loosely):
-                return Holding(self._render(node.inner, (*place, "inner"), inside))
+        own = alls <= {self.fields[number][0] for number in entering}
+        if isinstance(node, Holding) and not within and own and (alls or entering or found.loosely):
+            return Holding(self._render(node.inner, (*place, "inner"), inside))
         blocked = bool(found.must) or (isinstance(node, Holding | Broken) and bool(found.may))
         methods = [self.fields[number][1].method for number in found.ends]
         if inside or alls or blocked or any(isinstance(each, Redact) for each in methods):

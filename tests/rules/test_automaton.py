@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from rules.model import Hit, Rule
 from . import naive
 from .making import masked, partial, path, plan, rule, whole_value
 
-NAMES = ["a", "b", "c"]
+NAMES = ["a", "a", "b", "c"]
 METHODS = st.sampled_from([path("$.a").method, path("$.a").method, partial(1, 0), partial(0, 2), partial(2, 2), partial(1, 1)])
 STEPS = st.sampled_from([".a", ".b", ".*", "[*]", "..a", "..b", "['c']"])
 PATHS = st.lists(STEPS, min_size=1, max_size=4).map(lambda steps: "$" + "".join(steps))
@@ -29,16 +31,18 @@ LEAVES = st.sampled_from(["hello", "", "xy", "[q", " {", "{}x", "1234567", "naï
 
 
 def _nest(inner: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    objects = st.lists(st.tuples(st.sampled_from(NAMES), inner), max_size=3).map(lambda pairs: naive.Members(tuple(pairs)))
-    lists = st.lists(inner, max_size=3)
+    objects = st.lists(st.tuples(st.sampled_from(NAMES), inner), min_size=1, max_size=2).map(
+        lambda pairs: naive.Members(tuple(pairs))
+    )
+    lists = st.lists(inner, min_size=1, max_size=2)
     return objects | lists | (objects | lists).map(naive.Holding)
 
 
-TREES = st.recursive(LEAVES, _nest, max_leaves=10)
-DOCUMENTS = _nest(TREES).filter(lambda tree: not isinstance(tree, naive.Holding))
+# Nested by hand: a recursive strategy makes mostly flat documents, where hardly a path goes anywhere.
+DOCUMENTS = _nest(_nest(LEAVES | _nest(LEAVES | _nest(LEAVES)))).filter(lambda tree: not isinstance(tree, naive.Holding))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(RULES.filter(lambda rules: bool(rules[0].fields)), DOCUMENTS)
 @example([rule("R", path("$[*].*.a"))], [[naive.Members((("b", naive.Members((("a", 1),))),))]])
 def test_the_engine_masks_what_a_naive_walk_masks(rules: list[Rule], tree: object) -> None:
@@ -173,12 +177,10 @@ def test_states_are_limited_where_they_are_made(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_a_thousand_rules_make_states_that_are_still_quick() -> None:
-    import time
-
-    one = plan(*(rule(f"R{at}", path(f"$..x{at}.y"), path(f"$.a.b{at}[*].c", partial(1, 0))) for at in range(1000)))
+def test_hundreds_of_rules_make_states_that_are_still_quick() -> None:
+    one = plan(*(rule(f"R{at}", path(f"$..x{at}.y"), path(f"$.a.b{at}[*].c", partial(1, 0))) for at in range(300)))
     begun = time.process_time()
-    text = "[" + ",".join(f'{{"a":{{"b{at}":[{{"c":"abc"}}],"x{at}":{{"y":1}}}}}}' for at in range(1000)) + "]"
+    text = "[" + ",".join(f'{{"a":{{"b{at}":[{{"c":"abc"}}],"x{at}":{{"y":1}}}}}}' for at in range(300)) + "]"
     left = masked(one, text)
 
     assert left == text.replace('"abc"', '"a••"').replace(":1}", ":0}")

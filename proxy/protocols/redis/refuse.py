@@ -13,7 +13,8 @@ SYNTAX = plain(b"-ERR syntax error\r\n")
 ELSEWHERE = b"CLUSTERDOWN veil: the key lives on another node, which this address does not lead to"
 TOO_LARGE = plain(b"-ERR veil: the reply is larger than what can be masked at once; read it in parts\r\n")
 NOT_WHILE_SUBSCRIBED = plain(
-    b"-ERR Can't execute 'client|reply': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n"
+    b"-ERR Can't execute 'client|reply': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed "
+    b"in this context\r\n"
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from proxy.core.buffer import Buffer, Parse
 from proxy.protocols.redis import wire
-from proxy.protocols.redis.lens import Lens
+from proxy.protocols.redis.contents.lens import Lens
 from proxy.protocols.redis.wire import Node
 from rules.model import Connection, Hit, Kind, Platform, Refusal, Resource, Rule
 from rules.plan import Cut, Plan
@@ -23,6 +23,10 @@ class BlindPlan(Plan):
     def __init__(self) -> None:
         self.rules: tuple[Rule, ...] = ()
         self.refusal = Refusal("R")
+
+    @property
+    def hides_whole(self) -> bool:
+        return False
 
     def covers_field(self, name: bytes) -> Refusal | None:
         return None if name == b"open" else self.refusal

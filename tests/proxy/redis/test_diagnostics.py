@@ -1,4 +1,4 @@
-"""proxy.protocols.redis.diagnostics: what a server says about itself tells no contents, no sizes and no addresses."""
+"""proxy.protocols.redis.contents.diagnostics: what a server says about itself tells no contents, no sizes and no addresses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.protocols.redis import wire
 from proxy.protocols.redis.contents import SHAPES
-from proxy.protocols.redis.diagnostics import monitor_line
+from proxy.protocols.redis.contents.diagnostics import monitor_line
 from proxy.protocols.redis.wire import Node
 
 from .lenses import CANARY, MASK, lens, of, tree_of

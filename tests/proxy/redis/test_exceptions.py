@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.protocols.redis import options
-from proxy.protocols.redis.exceptions import EXCEPTIONS, Case
-from proxy.protocols.redis.judge import Forward, Refused, Verdict, judge
-from proxy.protocols.redis.surface import Treatment
+from proxy.protocols.redis.surface import Treatment, options
+from proxy.protocols.redis.surface.exceptions import EXCEPTIONS, Case
+from proxy.protocols.redis.surface.judge import Forward, Refused, Verdict, judge
 from rules.model import Refusal
 
 from .eyes import MASK, Covering, Eyes, words

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.protocols.redis.exceptions import CREDENTIALS
-from proxy.protocols.redis.judge import Forward, Refused, judge
-from proxy.protocols.redis.keys import keys_of
 from proxy.protocols.redis.surface import ROWS, Row, Treatment, find
+from proxy.protocols.redis.surface.exceptions import CREDENTIALS
+from proxy.protocols.redis.surface.judge import Forward, Refused, judge
+from proxy.protocols.redis.surface.keys import keys_of
 
 from .eyes import Covering, Eyes, words
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.protocols.redis.keys import compiled, keys_of
 from proxy.protocols.redis.surface import ROWS, find
+from proxy.protocols.redis.surface.keys import compiled, keys_of
 
 from .eyes import words
 from .live import Ask, server

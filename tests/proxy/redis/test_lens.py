@@ -1,11 +1,11 @@
-"""proxy.protocols.redis.lens: every type of node is masked, null stays, what was touched is remembered."""
+"""proxy.protocols.redis.contents.lens: every type of node is masked, null stays, what was touched is remembered."""
 
 from __future__ import annotations
 
 import pytest
 
 from proxy.protocols.redis import wire
-from proxy.protocols.redis.lens import Lens, flat_pairs, name_of, nested_pairs
+from proxy.protocols.redis.contents.lens import Lens, flat_pairs, name_of, nested_pairs
 from rules.plan import Cut
 
 from .lenses import CANARY, MASK, BlindPlan, Keeping, lens, of, tree_of, view

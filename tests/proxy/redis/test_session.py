@@ -8,7 +8,7 @@ from proxy.core.errors import WireError
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Record
 from proxy.core.viewer import Viewer
-from proxy.protocols.redis import RedisSession
+from proxy.protocols.redis.session import RedisSession
 from proxy.protocols.redis.wire import encode_command
 from rules.model import (
     AccessList,
@@ -542,3 +542,11 @@ def test_before_the_first_read_of_the_rules_everything_is_masked() -> None:
     assert desk.ask(b"GET", b"any", answer=blob(CANARY)) == MASKED
     assert b"the masking rules could not be read" in desk.ask(b"STRLEN", b"any")
     assert b"the masking rules could not be read" in desk.ask(b"NOSUCH", b"any")
+
+
+@pytest.mark.parametrize("rules", [rule("Whole", "z:*", WHOLE), rule("All", "z:*", mask_all=True)], ids=["whole", "all"])
+def test_no_member_of_a_sorted_set_can_be_told_from_another_where_values_are_hidden_whole(rules: Rule) -> None:
+    desk = Desk(RuleBook("1", (rules,)))
+    held = array(blob(b'{"email":"%b"}' % CANARY), blob(b"null"), blob(b'{"guess'), blob(b"plain"))
+
+    assert desk.ask(b"ZRANGE", b"z:1", b"0", b"-1", answer=held) == array(*[MASKED] * 4)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from proxy.protocols.redis import surface
-from proxy.protocols.redis.exceptions import EXCEPTIONS
-from proxy.protocols.redis.keys import compiled
 from proxy.protocols.redis.surface import ROWS, Row, Treatment, find
+from proxy.protocols.redis.surface.exceptions import EXCEPTIONS
+from proxy.protocols.redis.surface.keys import compiled
 
 from .eyes import words
 from .live import server

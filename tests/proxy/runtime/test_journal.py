@@ -229,6 +229,7 @@ async def test_nobody_waits_longer_than_the_limit_for_a_write_that_hangs_and_it_
     assert sound(path)
 
 
+@pytest.mark.slow
 async def test_many_records_at_a_time_share_their_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "audit.jsonl"
     syncs = 0

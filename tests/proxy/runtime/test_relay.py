@@ -1,106 +1,18 @@
-"""The relay, with sessions that follow a script, over memory streams and a clock that jumps."""
+"""The relay while both sides live: order, waiting, back-pressure. Memory streams and a clock that jumps."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import cast
 
 import pytest
 import trio
 import trio.testing
 
-from proxy.core.errors import WireError
-from proxy.core.steps import Ask, Close, EndServer, Hold, Note, Probe, Record, Step, Steps, ToReader, ToServer
+from proxy.core.steps import Ask, Hold, Note, Probe, Record, Steps, ToReader, ToServer
 from proxy.runtime import relay as relay_module
-from proxy.runtime.relay import Relay, Times
-from rules.audit import Entry, Receipt
+from proxy.runtime.relay import Relay
+from rules.audit import Entry
 from rules.view import plain
 
-Feed = Callable[[bytes], Steps[None]]
-
-
-class Scripted:
-    """A session made of two functions; left out, bytes pass and the reader's end ends the server's side."""
-
-    def __init__(self, from_reader: Feed | None = None, from_server: Feed | None = None) -> None:
-        self._from_reader = from_reader
-        self._from_server = from_server
-        self.logged_in = True
-        self.policy_changes = 0
-
-    def from_reader(self, data: bytes) -> Steps[None]:
-        if self._from_reader is not None:
-            yield from self._from_reader(data)
-        elif data:
-            yield ToServer(data)
-        else:
-            yield EndServer()
-
-    def from_server(self, data: bytes) -> Steps[None]:
-        if self._from_server is not None:
-            yield from self._from_server(data)
-        elif data:
-            yield ToReader(plain(data))
-
-    def policy_changed(self) -> Steps[None]:
-        self.policy_changes += 1
-        yield ToReader(plain(b"!news!"))
-
-
-class Desk:
-    """Services under a test's hand."""
-
-    def __init__(self) -> None:
-        self.notes: list[Entry] = []
-        self.recorded: list[Entry] = []
-        self.may_go_on = trio.Event()
-        self.answer: tuple[Receipt, ...] | None = None
-
-    async def record(self, entries: tuple[Entry, ...]) -> tuple[Receipt, ...] | None:
-        self.recorded += entries
-        await self.may_go_on.wait()
-        return self.answer
-
-    def note(self, entry: Entry) -> None:
-        self.notes.append(entry)
-
-    async def ask(self, probe: Probe) -> bool:
-        return probe.subject == "yes"
-
-
-Stapled = trio.StapledStream[trio.testing.MemorySendStream, trio.testing.MemoryReceiveStream]
-
-
-class Wired:
-    """A relay between two memory streams; `reader` and `server` are the far ends."""
-
-    def __init__(self, session: Scripted, times: Times = Times()) -> None:
-        self.reader, near_reader = trio.testing.memory_stream_pair()
-        self.server, near_server = trio.testing.memory_stream_pair()
-        self.desk = Desk()
-        self.relay = Relay(session, near_reader, near_server, self.desk, times)
-        self.ended: str | None = None
-
-    async def run(self) -> None:
-        self.ended = await self.relay.run()
-
-
-async def take(stream: trio.abc.ReceiveStream, count: int) -> bytes:
-    got = b""
-    while len(got) < count:
-        data = await stream.receive_some(count - len(got))
-        if not data:
-            break
-        got += data
-    return got
-
-
-async def rest(stream: trio.abc.ReceiveStream) -> bytes:
-    return await take(stream, 1 << 40)
-
-
-def steps(*given: Step) -> Steps[None]:
-    yield from given
+from .wired import Desk, Scripted, Wired, steps, take
 
 
 async def test_bytes_go_through_both_ways_in_order(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
@@ -258,133 +170,6 @@ async def test_two_directions_that_hold_do_not_wake_each_other_for_ever(
     assert looks <= 6
 
 
-async def test_nonsense_is_answered_and_then_both_sides_are_closed(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    def from_reader(data: bytes) -> Steps[None]:
-        yield ToServer(b"before")
-        raise WireError("bad", b"-ERR no\r\n")
-
-    wired = Wired(Scripted(from_reader))
-    nursery.start_soon(wired.run)
-    await wired.reader.send_all(b"x")
-
-    assert await rest(wired.reader) == b"-ERR no\r\n"
-    assert await rest(wired.server) == b"before"
-    await trio.testing.wait_all_tasks_blocked()
-    await wired.reader.aclose()
-    await trio.sleep(2)
-    assert wired.ended == "nonsense: WireError"
-
-
-async def test_nothing_of_the_other_direction_is_sent_after_nonsense(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    def from_server(data: bytes) -> Steps[None]:
-        yield Record((Entry("e", "w"),))
-        yield ToReader(plain(b"SECRET"))
-
-    def from_reader(data: bytes) -> Steps[None]:
-        raise WireError("bad", b"sorry")
-        yield
-
-    wired = Wired(Scripted(from_reader, from_server))
-    nursery.start_soon(wired.run)
-    await wired.server.send_all(b"x")
-    await trio.testing.wait_all_tasks_blocked()
-    await wired.reader.send_all(b"x")
-    await trio.testing.wait_all_tasks_blocked()
-    wired.desk.may_go_on.set()
-
-    assert await rest(wired.reader) == b"sorry"
-
-
-async def test_a_reader_that_takes_no_last_words_is_closed_in_time(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    def from_reader(data: bytes) -> Steps[None]:
-        raise WireError("bad", b"sorry")
-        yield
-
-    near, far = trio.testing.lockstep_stream_pair()
-    server, _far_server = trio.testing.memory_stream_pair()
-    relay = Relay(Scripted(from_reader), near, server, Desk())
-    began_s = trio.current_time()
-    nursery.start_soon(far.send_all, b"x")
-
-    assert await relay.run() == "nonsense: WireError"
-    assert trio.current_time() - began_s <= relay_module.LAST_WORDS_S + relay_module.LINGER_S + 0.1
-
-
-async def test_the_end_of_the_reader_is_told_to_the_server_and_the_rest_of_its_answer_arrives(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    wired = Wired(Scripted())
-    nursery.start_soon(wired.run)
-    await wired.reader.send_all(b"QUIT")
-    await wired.reader.send_eof()
-
-    assert await rest(wired.server) == b"QUIT"
-
-    await wired.server.send_all(b"bye")
-    await wired.server.aclose()
-
-    assert await rest(wired.reader) == b"bye"
-
-
-async def test_a_server_that_never_ends_after_its_end_is_closed_in_time(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    wired = Wired(Scripted(), Times(half_close_s=5))
-    nursery.start_soon(wired.run)
-    await wired.reader.send_eof()
-    await trio.sleep(5.5)
-
-    assert wired.ended == "the server did not end in time"
-
-
-async def test_the_end_of_the_server_closes_the_reader_after_what_was_sent(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    def from_server(data: bytes) -> Steps[None]:
-        yield ToReader(plain(data or b"<end>"))
-
-    wired = Wired(Scripted(None, from_server))
-    nursery.start_soon(wired.run)
-    await wired.server.send_all(b"last")
-    await wired.server.aclose()
-
-    assert await rest(wired.reader) == b"last<end>"
-    await trio.sleep(1.5)
-    assert wired.ended == "the server ended"
-    assert wired.relay.server_lost
-
-
-async def test_what_a_server_said_before_it_stopped_taking_still_arrives(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    wired = Wired(Scripted())
-    await wired.server.send_all(b"-ERR max clients\r\n")
-    await wired.server.aclose()
-    await wired.reader.send_all(b"PING")
-    nursery.start_soon(wired.run)
-
-    assert await rest(wired.reader) == b"-ERR max clients\r\n"
-
-
-async def test_close_ends_both_sides_at_once_even_while_the_reader_takes_nothing(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    near, far = trio.testing.lockstep_stream_pair()
-    server, far_server = trio.testing.memory_stream_pair()
-    relay = Relay(Scripted(lambda data: steps(Close("enough"))), near, server, Desk())
-    await far_server.send_all(b"x" * 1000)
-    nursery.start_soon(far.send_all, b"x")
-
-    with trio.fail_after(relay_module.LINGER_S + 0.1):
-        assert await relay.run() == "enough"
-
-
 async def test_a_reader_that_does_not_read_stops_only_its_own_upstream(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -400,6 +185,7 @@ async def test_a_reader_that_does_not_read_stops_only_its_own_upstream(
     relay.end("test over")
 
 
+@pytest.mark.slow
 async def test_an_endless_reply_is_held_a_chunk_at_a_time(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -428,38 +214,6 @@ async def test_an_endless_reply_is_held_a_chunk_at_a_time(
     relay.end("test over")
 
 
-async def test_one_who_never_logs_in_is_closed(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
-    session = Scripted()
-    session.logged_in = False
-    wired = Wired(session, Times(login_s=30))
-    nursery.start_soon(wired.run)
-    await trio.sleep(29)
-
-    assert wired.ended is None
-
-    await trio.sleep(2)
-
-    assert wired.ended == "not logged in in time"
-
-
-async def test_a_silent_connection_lives_for_ever_unless_an_idle_time_is_set(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    silent, timed = Wired(Scripted()), Wired(Scripted(), Times(idle_s=10))
-    nursery.start_soon(silent.run)
-    nursery.start_soon(timed.run)
-    await trio.sleep(9)
-    await timed.reader.send_all(b"x")
-    await trio.sleep(9)
-
-    assert timed.ended is None
-
-    await trio.sleep(100_000)
-
-    assert timed.ended == "idle"
-    assert silent.ended is None
-
-
 async def test_news_of_the_policy_does_not_cut_into_a_step_of_a_direction(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -478,21 +232,6 @@ async def test_news_of_the_policy_does_not_cut_into_a_step_of_a_direction(
     relay.end("test over")
 
 
-async def test_a_fault_of_a_session_closes_both_sides_and_is_raised(autojump_clock: trio.testing.MockClock) -> None:
-    def from_reader(data: bytes) -> Iterator[Step]:
-        raise PermissionError("a view masks")
-        yield
-
-    wired = Wired(Scripted(cast("Feed", from_reader)))
-    await wired.reader.send_all(b"x")
-
-    with pytest.RaisesGroup(PermissionError):
-        await wired.relay.run()
-
-    assert await rest(wired.server) == b""
-    assert await rest(wired.reader) == b""
-
-
 async def test_a_connection_is_quiet_once_the_server_has_answered(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -509,93 +248,3 @@ async def test_a_connection_is_quiet_once_the_server_has_answered(
     await trio.sleep(3)
 
     assert wired.relay.quiet_for_s() >= 3
-
-
-async def test_a_reader_that_is_gone_ends_the_server_s_side(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    wired = Wired(Scripted(lambda data: steps()))
-    nursery.start_soon(wired.run)
-    await wired.reader.aclose()
-    await wired.server.send_all(b"nobody hears this")
-
-    assert await rest(wired.server) == b""
-    await trio.testing.wait_all_tasks_blocked()
-    assert wired.ended == "the reader's connection broke"
-    assert not wired.relay.server_lost
-
-
-class Resetting(trio.abc.HalfCloseableStream):
-    """A connection that was reset: whatever is done with it breaks."""
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        await trio.lowlevel.checkpoint()
-        raise trio.BrokenResourceError
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        await trio.lowlevel.checkpoint()
-        raise trio.BrokenResourceError
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def send_eof(self) -> None:
-        await trio.lowlevel.checkpoint()
-        raise trio.BrokenResourceError
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-
-async def test_a_reset_by_the_server_is_its_end_to_the_session(autojump_clock: trio.testing.MockClock) -> None:
-    far, near = trio.testing.memory_stream_pair()
-    relay = Relay(
-        Scripted(None, lambda data: steps(ToReader(plain(b"<end>" if not data else b"?")))), near, Resetting(), Desk()
-    )
-
-    assert await relay.run() == "the server ended"
-    assert await rest(far) == b"<end>"
-    assert relay.server_lost
-
-
-async def test_a_reset_by_the_reader_ends_the_server_s_side(autojump_clock: trio.testing.MockClock) -> None:
-    far, near = trio.testing.memory_stream_pair()
-    relay = Relay(Scripted(), Resetting(), near, Desk())
-
-    assert await relay.run() == "the reader's connection broke"
-    assert await rest(far) == b""
-
-
-async def test_a_server_that_takes_no_more_gets_half_a_minute_to_say_the_rest(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    class Deaf(Resetting):
-        async def receive_some(self, max_bytes: int | None = None) -> bytes:
-            await trio.sleep_forever()
-            return b""
-
-    far, near = trio.testing.memory_stream_pair()
-    relay = Relay(
-        Scripted(lambda data: steps(ToServer(data), ToServer(data), EndServer())), near, Deaf(), Desk(), Times(half_close_s=3)
-    )
-    await far.send_all(b"x")
-
-    with trio.fail_after(3.5):
-        assert await relay.run() == "the server did not end in time"
-
-
-async def test_nonsense_in_the_news_of_a_policy_closes_both_sides(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    class Broken(Scripted):
-        def policy_changed(self) -> Steps[None]:
-            raise WireError("bad")
-            yield
-
-    wired = Wired(Broken())
-    nursery.start_soon(wired.run)
-    await trio.testing.wait_all_tasks_blocked()
-    wired.relay.policy_changed()
-
-    assert await rest(wired.server) == b""
-    assert await rest(wired.reader) == b""

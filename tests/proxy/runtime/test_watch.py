@@ -22,6 +22,8 @@ from proxy.runtime.watch import Watch, changes
 from rules.model import AccessList, Limits, Platform, Rule, RuleBook, User
 from rules.store.files import Reading, read_directory
 
+pytestmark = pytest.mark.slow  # a change is seen at the next look, and settles first
+
 LIVE_S = 2.0
 
 RULES = """\

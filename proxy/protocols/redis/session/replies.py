@@ -15,16 +15,16 @@ from proxy.core.viewer import Read
 from rules.model import Kind
 from rules.view import Shown, View, plain
 
-from . import refuse, wire
-from .contents import SHAPES
-from .diagnostics import monitor_line
-from .judge import Refused
-from .lens import Lens, passing, shown
+from .. import refuse, wire
+from ..contents import SHAPES
+from ..contents.diagnostics import monitor_line
+from ..contents.lens import Lens, passing, shown
+from ..surface import Treatment
+from ..surface.judge import Refused
+from ..wire import Node
 from .pending import Local, Role, Sent
 from .state import FLUSH_BYTES, Loop, State
 from .subscriptions import message, null_invalidation
-from .surface import Treatment
-from .wire import Node
 
 MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")
 QUEUED = b"QUEUED"

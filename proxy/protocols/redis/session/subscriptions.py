@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from proxy.core.viewer import Read
 
-from . import wire
-from .wire import Node
+from .. import wire
+from ..wire import Node
 
 CHANNELS, PATTERNS, SHARDS = "channels", "patterns", "shards"
 

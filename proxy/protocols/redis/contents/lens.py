@@ -1,6 +1,6 @@
 """How a View is laid over the positions of one reply: the only place where Redis contents become shown.
 
-A shape (contents.py) says which node of a reply is a value of which key; the lens masks it and keeps what it
+A shape (`contents`) says which node of a reply is a value of which key; the lens masks it and keeps what it
 touched, so that the session can ask for those keys to be lifted and lay the shape again.
 """
 
@@ -12,8 +12,8 @@ from typing import Protocol
 
 from rules.view import MASK, Masked, Shown, View
 
-from . import wire
-from .wire import Node
+from .. import wire
+from ..wire import Node
 
 ViewOf = Callable[[bytes], tuple[View, ...]]
 """The views of a key: more than one where the policy changed since the request; all of them mask."""
@@ -52,6 +52,13 @@ class Lens:
     def value(self, key: bytes, node: Node) -> Node:
         """A content position that is a value of the key: a string, one member, one element."""
         return self._through(key, node, lambda view, data: view.value(data))
+
+    def member(self, key: bytes, node: Node) -> Node:
+        """A member of a sorted set. Where the key hides values whole, it reads as nothing but masked, even if it
+        is a document or null: were one member told from another, its rank would tell what is hidden."""
+        shown = self.value(key, node)
+        hides = any(view.masks and view.plan is not None and view.plan.hides_whole for view in self._views(key))
+        return wire.bulk(MASK) if hides and not node.is_null else shown
 
     def field(self, key: bytes, name: bytes, node: Node) -> Node:
         """The value of one field of the hash or stream entry at the key. A tree is none: it is hidden whatever

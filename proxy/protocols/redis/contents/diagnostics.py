@@ -6,8 +6,6 @@ are left out, because a client that dials them walks round the proxy.
 Source: the SLOWLOG, COMMANDLOG, MONITOR, INFO, CLIENT LIST, MEMORY STATS, ROLE and FUNCTION pages of Redis and Valkey.
 """
 
-# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
-
 from __future__ import annotations
 
 import re
@@ -16,10 +14,10 @@ from typing import TypeAlias
 
 from rules.view import MASK
 
-from . import wire
+from .. import wire
+from ..wire import Node
 from .arguments import shown_args
 from .lens import Lens, flat_pairs, name_of, rebuilt
-from .wire import Node
 
 Argv = tuple[bytes, ...]
 _Part: TypeAlias = Callable[[Node, Lens], Node]

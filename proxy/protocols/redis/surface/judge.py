@@ -1,6 +1,6 @@
 """The verdict on one command, before anything of it is sent.
 
-Works on the table alone: which row (surface.py), which keys (keys.py), what changes the treatment for these
+Works on the table alone: which row (`surface`), which keys (keys.py), what changes the treatment for these
 arguments (exceptions.py). What a transaction, a login or a subscription means is the session's business.
 
 What is forwarded although it would be refused if a rule covered it has a shape that hides its reply, so that a rule
@@ -16,9 +16,9 @@ from typing import Protocol, assert_never
 from rules.model import Refusal
 from rules.view import View
 
+from . import Row, Treatment, find
 from .exceptions import EXCEPTIONS, Case, Change
 from .keys import keys_of
-from .surface import Row, Treatment, find
 
 WRITES = frozenset({"write_add", "write_over"})
 """Categories that `writes: strict` refuses on covered keys; copies are refused in any case, deleting stays free."""

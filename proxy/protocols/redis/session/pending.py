@@ -16,8 +16,8 @@ from proxy.core.viewer import Read
 from rules.policy import Policy
 from rules.view import Shown
 
+from ..surface.judge import Forward
 from .identity import Claim
-from .judge import Forward
 
 MOST_ITEMS = 1024  # commands in flight before the reader is read no further
 MOST_BYTES = 1024 * 1024  # and their arguments

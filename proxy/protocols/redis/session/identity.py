@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from proxy.core.steps import Probe
 
-from . import wire
+from .. import wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,16 @@ about itself is in diagnostics.py. Nothing here decides whether a command may ru
 Source: the reply sections of the Redis and Valkey command pages; forms of RESP2 and RESP3 measured on both.
 """
 
-# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
-
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from . import diagnostics, keys, streams, surface, wire
+from .. import surface, wire
+from ..surface import keys
+from ..wire import Node
+from . import diagnostics, streams
 from .lens import Lens, Shape, flat_pairs, name_of, nested_pairs, rebuilt
-from .wire import Node
 
 Argv = tuple[bytes, ...]
 
@@ -34,11 +34,15 @@ def members(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 
 def _members(key: bytes, reply: Node, lens: Lens) -> Node:
+    return _each(key, reply, lens, lens.value)
+
+
+def _each(key: bytes, reply: Node, lens: Lens, put: Callable[[bytes, Node], Node]) -> Node:
     if reply.kids is None:
-        return lens.value(key, reply)
+        return put(key, reply)
     if reply.kind not in (wire.ARRAY, wire.SET):
         return lens.opaque((key,), reply)
-    return rebuilt(reply, [lens.value(key, kid) for kid in reply.kids])
+    return rebuilt(reply, [put(key, kid) for kid in reply.kids])
 
 
 def set_members(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
@@ -249,11 +253,11 @@ def set_scan(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 def _scored(key: bytes, reply: Node, lens: Lens) -> Node:
     """Members with their scores, flat or paired."""
     if (nested := nested_pairs(reply)) is not None:
-        return rebuilt(reply, [rebuilt(pair, [lens.value(key, m), lens.score(key, s)]) for pair, m, s in nested])
+        return rebuilt(reply, [rebuilt(pair, [lens.member(key, m), lens.score(key, s)]) for pair, m, s in nested])
     pairs = flat_pairs(reply)
     if pairs is None or any(each.kids is not None for pair in pairs for each in pair):
         return lens.opaque((key,), reply)
-    return rebuilt(reply, [each for m, s in pairs for each in (lens.value(key, m), lens.score(key, s))])
+    return rebuilt(reply, [each for m, s in pairs for each in (lens.member(key, m), lens.score(key, s))])
 
 
 def zset_scan(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
@@ -275,7 +279,7 @@ def zset_members(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     key, scores = _asked(argv)
     if key is None:
         return lens.opaque(argv[1:], reply)
-    return _scored(key, reply, lens) if scores else _members(key, reply, lens)
+    return _scored(key, reply, lens) if scores else _each(key, reply, lens, lens.member)
 
 
 def _asked(argv: Argv) -> tuple[bytes | None, bool]:
@@ -325,7 +329,7 @@ def key_elements(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
 
 def key_member_score(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:
     """BZPOPMIN, BZPOPMAX: [key, member, score]."""
-    return _keyed(argv, reply, lens, 2, lambda key, rest: [lens.value(key, rest[0]), lens.score(key, rest[1])])
+    return _keyed(argv, reply, lens, 2, lambda key, rest: [lens.member(key, rest[0]), lens.score(key, rest[1])])
 
 
 def key_zset_members(argv: Argv, reply: Node, lens: Lens, version: int) -> Node:

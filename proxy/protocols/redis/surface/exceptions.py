@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from rules.model import Hit, Refusal
 from rules.view import View
 
-from . import options
-from .surface import Treatment
+from . import Treatment, options
 
 CREDENTIALS = frozenset(
     {

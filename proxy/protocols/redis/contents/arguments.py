@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rules.view import MASK
 
-from . import surface
+from .. import surface
 
 # "... (172 more bytes)", "... (3 more arguments)": the server's own cut, which would tell a length
 _CUT = re.compile(rb"\.\.\. \([0-9]+ more (?:bytes|arguments)\)\Z")

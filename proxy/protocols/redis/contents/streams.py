@@ -4,15 +4,13 @@ Ids stay, and what does not look like one in an id's place hides its entry. Fiel
 Source: the XRANGE, XREADGROUP, XCLAIM, XAUTOCLAIM and XINFO pages; `[id, fields, idle, deliveries]` measured on Redis 8.
 """
 
-# ruff: noqa: ARG001 - every shape takes what Shape says, needed or not
-
 from __future__ import annotations
 
 import re
 
-from . import wire
+from .. import wire
+from ..wire import Node
 from .lens import Lens, flat_pairs, name_of, rebuilt
-from .wire import Node
 
 Argv = tuple[bytes, ...]
 _ID = re.compile(rb"[0-9]{1,20}-[0-9]{1,20}")

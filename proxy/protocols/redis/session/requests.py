@@ -9,12 +9,13 @@ from proxy.core.viewer import Read
 from rules.model import Kind
 from rules.view import Shown
 
-from . import identity, refuse, wire
-from .judge import Refused
+from .. import refuse, wire
+from ..surface import find
+from ..surface.judge import Refused
+from . import identity
 from .pending import MOST_BYTES, Local, Role, Sent, Transaction
 from .state import FLUSH_BYTES, Loop, State
 from .subscriptions import FAMILY, SUBSCRIBES
-from .surface import find
 
 MOST_QUEUED_BYTES = 64 * MOST_BYTES  # of the commands of one transaction, which are kept to be judged again
 

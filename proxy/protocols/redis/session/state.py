@@ -15,7 +15,7 @@ from rules.model import Kind
 from rules.policy import Policy
 from rules.view import Shown, View
 
-from .judge import Refused, Verdict, judge
+from ..surface.judge import Refused, Verdict, judge
 from .pending import Pending, Sent
 from .subscriptions import Subscriptions
 

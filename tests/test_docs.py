@@ -1,0 +1,46 @@
+"""Every YAML example of the pages is read by Veil itself, so that no page can drift from what is carried out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.veil import TREE, environment
+
+PAGES = TREE / "README.md", TREE / "docs" / "rules.md", TREE / "docs" / "config.md"
+EXAMPLES = [
+    pytest.param(example, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, example in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_pages_is_accepted(example: str, tmp_path: Path) -> None:
+    if "connections:" in example:
+        (tmp_path / "rules.d").mkdir()
+        (tmp_path / "rules.d" / "none.yaml").write_text("rules: []\n")
+        target = tmp_path / "veil.yaml"
+        arguments = ["--config", str(target)]
+    else:
+        target = tmp_path / "example.yaml"
+        arguments = ["--rules", str(tmp_path)]
+    target.write_text(example, encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "check", *arguments], capture_output=True, env=environment(), cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_link_to_another_page_leads_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+
+    assert [target for target in targets if not (page.parent / target).exists()] == []
