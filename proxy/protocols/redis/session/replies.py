@@ -280,7 +280,8 @@ class Replies:
                 return
             masking = [view for view in views if view.masks]
         if shape is None or not masking:
-            yield from self._stream(item, kind, line, views)
+            # Without a shape there are names and counts alone, whatever is hidden of the key.
+            yield from self._stream(item, kind, line, () if shape is None else views)
             return
         node = yield from self._read(kind, line, state.viewer.policy.limits.max_value_bytes)
         if node is None:
