@@ -31,7 +31,7 @@ KINDS = {
     "mask_all": "mask_all: true",
     "json_path": 'fields: [{kind: json_path, path: $.email, method: redact}, {kind: json_path, path: "$..n", method: redact}]',
     "field": "fields: [{kind: field, name: email, method: redact}, {kind: field, name: doc, method: redact}, "
-    "{kind: field, name: n, method: redact}]",
+    '{kind: field, name: "n", method: redact}]',
     "partial": "fields: [{kind: whole_value, method: partial, keep_first: 1, keep_last: 1}]",
 }
 """Kind of rule -> the rest of a rule over s:* that hides every canary."""
