@@ -99,9 +99,11 @@ def examples(sha: str = "0" * 40) -> list[Example]:
 class Data:
     """The canaries of one test and how they get into the server."""
 
-    def __init__(self, server: RedisServer, canary: Canary) -> None:
-        text, number = canary.text(), canary.number(15)
-        other, another = canary.text(), canary.number(15)
+    def __init__(self, server: RedisServer, canary: Canary, *, length: int = 1) -> None:
+        """`length`: how many times as long the texts are, and of how many digits the numbers; nothing else changes."""
+        text, other = canary.text() * length, canary.text() * length
+        number, another = sorted(canary.number(16 - length) for _ in range(2))
+        east, north = f"13.{length}", f"38.{length}"
         document = json.dumps({"email": text, "n": number, "plain": "ok", "deep": [{"n": [another]}]})
         script, code = f"return '{text}'", f"-- {text}\nredis.register_function('walkf', function() return '{text}' end)"
         self.sha = hashlib.sha1(script.encode()).hexdigest()
@@ -124,7 +126,7 @@ class Data:
             ("SADD", "s:set", *members),
             ("SADD", "s:intset", number, another),
             ("ZADD", "s:zset", number, text, another, document, 1, other),
-            ("GEOADD", "s:geo", "13.3", "38.1", text, "15.0", "37.5", other),
+            ("GEOADD", "s:geo", east, north, text, "15.0", "37.5", other),
             ("XADD", "s:stream", "1-1", "email", text, "doc", document),
             ("XADD", "s:stream", "2-1", "email", other, "n", number),
             ("XGROUP", "CREATE", "s:stream", "g", "0"),
