@@ -16,8 +16,9 @@ def _told_by_command(entries: Reply) -> Iterator[bytes]:
         name = entry[0]
         assert isinstance(name, bytes)
         yield name
-        if len(entry) > 9:
-            yield from _told_by_command(entry[9])
+        for subcommands in entry[9:]:
+            assert isinstance(subcommands, list)
+            yield from _told_by_command(subcommands)
 
 
 def _told_by_docs(docs: Reply) -> Iterator[bytes]:
@@ -28,6 +29,7 @@ def _told_by_docs(docs: Reply) -> Iterator[bytes]:
         assert isinstance(about, list)
         for word, what in zip(about[::2], about[1::2], strict=True):
             if word == b"subcommands":
+                assert isinstance(what, list)
                 yield from _told_by_docs(what)
 
 

@@ -32,7 +32,10 @@ DIFFERENT_EVERY_TIME: dict[str, tuple[bytes, str]] = {
     "CLIENT ID": (ALL, "a count of connections"),
     "CLIENT INFO": (CLIENTS, "ids, ports, descriptors and ages of connections"),
     "CLIENT LIST": (CLIENTS, "ids, ports, descriptors and ages of connections"),
-    "COMMANDLOG GET": (ALL, "times; that a command is in the log of large replies tells that its reply was larger than a setting"),
+    "COMMANDLOG GET": (
+        ALL,
+        "times; that a command is in the log of large replies tells that its reply was larger than a setting",
+    ),
     "COMMANDLOG LEN": (ALL, "how many commands took longer than a setting"),
     "HRANDFIELD": (ALL, "chance"),
     "INFO": (INFO, "times, processor time, ids; how often each command was called stays"),
@@ -53,7 +56,9 @@ DIFFERENT_EVERY_TIME: dict[str, tuple[bytes, str]] = {
 """Row -> what of its reply is left out of the comparison, and why."""
 
 IN_ANY_ORDER = {
-    **dict.fromkeys(("ACL CAT", "COMMAND", "COMMAND LIST", "CONFIG GET", "KEYS", "SCAN", "INFO"), "a table with a seed of chance"),
+    **dict.fromkeys(
+        ("ACL CAT", "COMMAND", "COMMAND LIST", "CONFIG GET", "KEYS", "SCAN", "INFO"), "a table with a seed of chance"
+    ),
     **dict.fromkeys(
         ("HGETALL", "HKEYS", "HVALS", "HSCAN", "SSCAN", "ZSCAN"),
         "a compact value keeps the order of writing, a table has a seed of chance: which of them it is tells whether the longest "
@@ -108,5 +113,6 @@ def test_nothing_tells_one_masked_value_from_another(
 
 
 def _difference(one: bytes, other: bytes) -> list[str]:
-    lines = [each.decode(errors="replace").splitlines() for each in (one, other)]
-    return [line[:200] for line in difflib.unified_diff(*lines, lineterm="", n=0) if not line.startswith(("---", "+++", "@@"))]
+    before, after = (each.decode(errors="replace").splitlines() for each in (one, other))
+    found = difflib.unified_diff(before, after, lineterm="", n=0)
+    return [line[:200] for line in found if not line.startswith(("---", "+++", "@@"))]

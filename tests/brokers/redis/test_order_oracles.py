@@ -129,7 +129,7 @@ DIGITS = 16
 
 def _by_halving(who: Attacker, look: Sequence[Word], tail: int) -> int:
     """Halves the numbers that end in what is shown of the victim, by whether a probe stands before it."""
-    low, high = 10 ** (DIGITS - 5), 10 ** (DIGITS - 4)
+    low, high = 100_000_000_000, 1_000_000_000_000  # of sixteen digits the first twelve
     while high - low > 1:
         middle = (low + high) // 2
         probe = middle * 10_000  # ends in 0000, and the victim does not
