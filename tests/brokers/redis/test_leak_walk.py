@@ -148,9 +148,8 @@ def test_without_rules_every_read_shows_the_canary(
             start = len(client.received)
             client.send(*example.argv)
             reply = in_step(client)
-            came = bytes(client.received[start:])
-            told = any(value.encode()[:12] in came for value in canary.values)
-            if not (isinstance(reply, Fault) and reply.startswith(b"ERR unknown command")):
+            told = any(value.encode()[:12] in bytes(client.received[start:]) for value in canary.values)
+            if not (isinstance(reply, Fault) and b"unknown command" in reply):
                 seen[example.row.name] = seen.get(example.row.name, False) or told
 
     assert len(seen) > 40

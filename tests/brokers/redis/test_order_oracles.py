@@ -111,44 +111,6 @@ def test_the_program_reads_members_out_where_no_rule_is(redis_once: RedisServer,
     assert _sorted_set_attack(redis_once, running, PLACES[place], "kzqw").seen[-1] == "learnt kzqw"
 
 
-TAKES: dict[str, Sequence[Word]] = {"ZREMRANGEBYRANK": ("ZREMRANGEBYRANK", "s:z", 0, 0), "ZPOPMIN": ("ZPOPMIN", "s:z")}
-
-
-def _by_taking(who: Attacker, place: Sequence[Word], take: Sequence[Word]) -> int:
-    """Takes the lowest member off a row of probes until it was none of them: the next probe's score."""
-    for score in range(100):
-        who.ask("ZADD", "s:z", *place, score, f"probe {score}")
-    for score in range(100):
-        who.ask(*take)
-        if who.ask("ZREM", "s:z", f"probe {score}") == 1:
-            return score
-    return -1
-
-
-def _score_attack(server: RedisServer, veil: Veil, place: Sequence[Word], take: Sequence[Word], secret: int) -> Attacker:
-    with server.admin() as admin:
-        admin.call("DEL", "s:z")
-        admin.call("ZADD", "s:z", f"{secret - 1}.5", "victim")
-    with veil.client() as client:
-        who = Attacker(client)
-        who.seen.append(f"learnt {_by_taking(who, place, take)}")
-    return who
-
-
-@pytest.mark.parametrize("take", TAKES)
-@pytest.mark.parametrize("place", [(), ("NX",)], ids=["ZADD", "ZADD NX"])
-def test_a_score_cannot_be_read_out_by_taking_members_away(
-    redis_once: RedisServer, veil: VeilFactory, place: Sequence[Word], take: str
-) -> None:
-    open_, running = veil(OPEN, upstream=redis_once), veil(WHOLE, upstream=redis_once)
-
-    first = _score_attack(redis_once, running, place, TAKES[take], 37)
-    second = _score_attack(redis_once, running, place, TAKES[take], 81)
-
-    assert _score_attack(redis_once, open_, place, TAKES[take], 37).seen[-1] == "learnt 37"
-    assert first.seen == second.seen
-
-
 LOOKS: dict[str, Sequence[Word]] = {
     "SMEMBERS": ("SMEMBERS", "s:i"),
     "SSCAN": ("SSCAN", "s:i", 0, "COUNT", 100),

@@ -130,8 +130,8 @@ def told(verdict: Verdict) -> str:
         ("ZUNION 1 c WEIGHTS 0", "refused"),
         ("ZINTER 2 c o", "refused"),
         ("ZINTERCARD 1 c", "passes"),
-        ("ZADD c NX 1 m", "refused"),
-        ("ZADD c nx 1 m 2 n", "refused"),
+        ("ZADD c NX 1 m", "passes"),
+        ("ZADD c nx 1 m 2 n", "passes"),
         ("ZADD c 1 m", "refused"),
         ("ZADD c NX CH 1 m", "refused"),
         ("ZADD c NX INCR 1 m", "refused"),
@@ -140,7 +140,7 @@ def told(verdict: Verdict) -> str:
         ("ZADD c LT NX 1 m", "refused"),
         ("ZADD c NX 1", "refused"),
         ("ZADD o INCR 1 m", "hidden"),
-        ("GEOADD c NX 1 2 m", "refused"),
+        ("GEOADD c NX 1 2 m", "passes"),
         ("GEOADD c 1 2 m", "refused"),
         ("GEOADD c NX CH 1 2 m", "refused"),
         ("GEOADD c XX 1 2 m", "refused"),
@@ -200,6 +200,11 @@ def told(verdict: Verdict) -> str:
 )
 def test_arguments_decide(said: str, verdict: str) -> None:
     assert told(judge(words(said), Eyes())) == verdict
+
+
+@pytest.mark.parametrize("said", ["ZADD c NX 1 m", "GEOADD c NX 1 2 m"])
+def test_what_order_could_tell_is_refused_unless_members_are_hidden_whole(said: str) -> None:
+    assert told(judge(words(said), Eyes(READABLE))) == "refused"
 
 
 def test_options_that_are_not_understood_never_soften_a_row() -> None:
@@ -266,6 +271,8 @@ def test_a_refused_field_is_named() -> None:
         "LPUSH c v {}",
         "RPUSHX c {}",
         "SADD c {}",
+        "ZADD c NX 1 {}",
+        "GEOADD c NX 1 2 {}",
         "PFADD c {}",
         "BF.ADD c {}",
         "BF.INSERT c CAPACITY 5 ITEMS {}",

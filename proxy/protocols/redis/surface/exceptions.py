@@ -45,6 +45,11 @@ class Case:
     def masks(self) -> bool:
         return any(view.masks for view in self.views.values())
 
+    @property
+    def hides_whole(self) -> bool:
+        """Every covered key shows nothing but masks, so that order and position of its members tell nothing."""
+        return all(view.plan is not None and view.plan.hides_whole for view in self.views.values() if view.masks)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -157,6 +162,27 @@ def entry(case: Case) -> Change | None:
     if not fields or len(fields) % 2:
         return REFUSE
     return _adding(case, ((argv[1], name, data) for name, data in zip(fields[::2], fields[1::2], strict=True)))
+
+
+def scored(case: Case) -> Change | None:
+    """ZADD key [options] score member …"""
+    return _placed(case, options.ZADD, 2)
+
+
+def located(case: Case) -> Change | None:
+    """GEOADD key [options] longitude latitude member …"""
+    return _placed(case, options.GEOADD, 3)
+
+
+def _placed(case: Case, grammar: options.Grammar, width: int) -> Change | None:
+    """Adding to an order: only where nothing is written over and the order shows nothing but masks."""
+    given = options.leading(case.argv, 2, grammar)
+    if given is None or not case.hides_whole or {word for word, _ in given.given} != {b"NX"}:
+        return None
+    rest = case.argv[given.end :]
+    if not rest or len(rest) % width:
+        return None
+    return _adding(case, ((case.argv[1], None, each) for each in rest[width - 1 :: width]))
 
 
 def vector(case: Case) -> Change | None:
@@ -342,12 +368,14 @@ EXCEPTIONS: dict[str, Callable[[Case], Change | None]] = {
     "hash_random": hash_random,
     "hash_scan": hash_scan,
     "hash_values": hash_values,
+    "located": located,
     "one_count": one_count,
     "one_field": one_field,
     "one_set": one_set,
     "one_sorted_set": one_sorted_set,
     "range": by_rank,
     "restore": restore,
+    "scored": scored,
     "set": string,
     "set_scan": set_scan,
     "several": several,

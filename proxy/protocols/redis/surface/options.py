@@ -37,6 +37,8 @@ XADD: Grammar = {
     b"MINID": TRIM,
     b"LIMIT": 1,
 }
+ZADD: Grammar = {b"NX": 0, b"XX": 0, b"GT": 0, b"LT": 0, b"CH": 0, b"INCR": 0}
+GEOADD: Grammar = {b"NX": 0, b"XX": 0, b"CH": 0}
 ZRANGE: Grammar = {b"BYSCORE": 0, b"BYLEX": 0, b"REV": 0, b"WITHSCORES": 0, b"LIMIT": 2}
 SCAN: Grammar = {b"MATCH": 1, b"COUNT": 1}
 HSCAN: Grammar = {**SCAN, b"NOVALUES": 0}
