@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from .model import AccessList, Connection, Extent, Grant, Patterns, Resource, Role, Whom
 from .patterns import Matcher
+from .platforms import GRANTED, PLATFORMS
 
 UNMASKED = "messages.read.unmasked"
+ALL = "*"  # the glob that takes in every name
 STARRED = frozenset({"masking.manage", "messages.read"})  # what `*` grants; never UNMASKED
 
 
@@ -110,8 +112,14 @@ class Access:
             return False
         if not on.resources:
             return True
+        kinds = {kind for kind, _ in on.resources}
+        if not deny and len(kinds) > 1:
+            return False  # every key must hold, and nothing is of two kinds
         if resource is None:
-            return deny or all("*" in patterns for _, patterns in on.resources)
+            here = frozenset(PLATFORMS[connection.platform].kinds)
+            if deny:
+                return not kinds.isdisjoint(here)
+            return kinds == here & GRANTED and any(ALL in patterns for _, patterns in on.resources)
         matchers = self._loose if deny else self._matchers
         return matchers[on.resources].matches(resource.kind, resource.name)
 

@@ -19,6 +19,7 @@ RULE_UPDATED = "configuration.masking-rule.update"
 RULE_DELETED = "configuration.masking-rule.delete"
 ACCESS_UPDATED = "configuration.masking-access.update"
 
+HASH_KEY = ',"hash":'
 FIRST_PREVIOUS = "0" * 64
 NAME_LIMIT = 1024  # characters of one text in an entry; a longer one is cut and says so, with its digest
 
@@ -124,7 +125,7 @@ def chain(entry: Entry, time: str, seq: int, previous: str) -> tuple[str, str]:
     told["previous"] = previous
     body = _dump(told)
     digest = digest_of(body)
-    return f'{body[:-1]},"hash":"{digest}"}}', digest
+    return f'{body[:-1]}{HASH_KEY}"{digest}"}}', digest
 
 
 def broken_links(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -132,14 +133,18 @@ def broken_links(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     previous, seq = FIRST_PREVIOUS, 0
     for number, raw in enumerate(lines, 1):
         try:
-            text = raw.decode("ascii").rstrip("\n")
+            text = raw.decode("ascii").removesuffix("\n")
             told = json.loads(text)
-            body = text[: text.rindex(',"hash":')] + "}"
+            body = text[: text.rindex(HASH_KEY)]
             stated, before, count = told["hash"], told["previous"], told["seq"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             yield number, "not an audit entry"
             continue
-        if digest_of(body) != stated:
+        if type(count) is not int or not isinstance(stated, str):
+            yield number, "not an audit entry"
+            continue
+        # The hash covers what stands before it, so nothing may stand behind it: a second "who" would win there.
+        if digest_of(body + "}") != stated or text != f'{body}{HASH_KEY}"{stated}"}}':
             yield number, "changed: its hash does not fit its text"
         if before != previous or count != seq + 1:
             yield number, f"out of the chain: entry {count} follows entry {seq}"

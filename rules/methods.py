@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .model import Method, Partial, Redact
+from .model import Method, Partial
 
 DOT = "•"
 MASK_TEXT = DOT * 4
@@ -38,11 +38,7 @@ REDACTED = Outcome(redacts=True)
 
 def reveals(method: Method) -> int:
     """How many characters the method shows at most. This is the order of strictness: less is stricter."""
-    match method:
-        case Redact():
-            return 0
-        case Partial():
-            return method.keep_first + method.keep_last
+    return method.keep_first + method.keep_last if isinstance(method, Partial) else 0
 
 
 def combine(methods: Iterable[Method]) -> Outcome:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from .access import UNMASKED, Access, Reader
-from .model import AccessList, Connection, Kind, Limits, Resource, Rule, RuleBook
+from .model import AccessList, Connection, Limits, Resource, Rule, RuleBook
 from .patterns import Matcher
 from .plan import Plan, closed_plan, compile_plan
+from .platforms import PLATFORMS
 from .view import View
 
 CACHE_SIZE = 4096  # views and plans kept; resource names come from readers, so the cache must not grow with them
@@ -84,7 +85,7 @@ class Policy:
 
     def _anything_view(self, who: Reader, connection: Connection) -> View:
         name = who.name or ""
-        what = Resource(connection, Kind.KEY, ANYTHING)
+        what = Resource(connection, PLATFORMS[connection.platform].kinds[0], ANYTHING)
         if self._closed is not None:
             return View(what, name, self._closed)
         rules = tuple(rule for rule in self._enabled if applies_in(rule, connection))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NewType
 
-from .audit import Receipt, RuleTag
+from .audit import READ_UNMASKED, Receipt, RuleTag
 from .model import Hit, Refusal, Resource, Rule
 from .plan import Plan
 
@@ -82,7 +82,7 @@ class View:
         entry = receipt.entry
         named = {tag.name for tag in entry.rules}
         missing = any(rule.name not in named for rule in self.rules)
-        if not self.may_lift or entry.resource != self.resource or entry.who != self.who or missing:
+        if not self.may_lift or entry.event != READ_UNMASKED or entry.resource != self.resource or entry.who != self.who or missing:
             raise PermissionError("the receipt is for another read")
         return View(self.resource, self.who, self.plan, self.may_lift, self.grant, lifted=True)
 

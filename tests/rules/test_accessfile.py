@@ -166,3 +166,25 @@ def test_a_grant_goes_to_exactly_one(to: str, expected: list[str]) -> None:
 )
 def test_a_grant_allows_or_denies_one_known_permission(verb: str, expected: list[str]) -> None:
     assert told(grant("installation", verb=verb)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "users: {a: !x {}}",
+        "users: {a: {teams: !x [b]}}",
+        "users: {a: {roles: !x [b]}}",
+        "users: {a: {disabled: !x true}}",
+        "teams: {a: {members: [!x b]}}",
+        "roles: {a: {permissions: !x [b]}}",
+        "grants: [!x b]",
+        grant("!x installation"),
+        grant("!x {}"),
+        grant("{platform: !x redis}"),
+        grant("installation", to="!x {user: a}"),
+        grant("installation", to="{user: !x a}"),
+        grant("installation", verb="allow: !x '*'"),
+    ],
+)
+def test_a_tagged_value_is_told_once(text: str) -> None:
+    assert len(told(text)) == 1

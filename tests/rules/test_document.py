@@ -312,3 +312,12 @@ def test_any_input_gives_a_tree_or_problems_in_the_file(data: str | bytes) -> No
         assert each.place.line >= 1
         assert each.place.column >= 1
         assert str(each).isprintable()
+
+
+def test_whatever_the_parser_raises_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(*_: object, **__: object) -> None:
+        raise OverflowError
+
+    monkeypatch.setattr(yaml, "parse", raises)
+
+    assert told("a: b") == [(1, 1)]

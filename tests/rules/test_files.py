@@ -374,3 +374,56 @@ def test_a_reading_that_is_not_trusted_is_due_again() -> None:
 
     assert settle.due("a", 0.1)
     assert not settle.due("a", 0.2)
+
+
+def test_an_error_while_listing_or_reading_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.yaml").write_text("rules: []")
+
+    def broken(*_: object) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "read", broken)
+        assert told(read_directory(tmp_path)) == [f"{tmp_path}/a.yaml:1:1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", broken)
+        reading = read_directory(tmp_path)
+
+    assert [str(each) for each in reading.problems] == [f"{tmp_path}:1:1: cannot be listed: input/output error"]
+
+
+def test_a_directory_that_is_swapped_away_while_it_is_read_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "rules.d"
+    for name in ("rules.d", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.yaml").write_text(RULE % name)
+    real = files._read
+    calls: list[str] = []
+
+    def reads(source: files._Source) -> bytes:
+        if not calls:
+            directory.rename(tmp_path / "old")
+            (tmp_path / "new").rename(directory)
+        calls.append(source.name)
+        return real(source)
+
+    monkeypatch.setattr(files, "_read", reads)
+
+    assert names(read_directory(directory)) == ["new"]
+
+
+def test_a_directory_that_is_taken_away_while_it_is_read_is_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "rules.d"
+    directory.mkdir()
+    (directory / "a.yaml").write_text(RULE % "a")
+    real = files._read
+
+    def reads(source: files._Source) -> bytes:
+        directory.rename(tmp_path / "old")
+        return real(source)
+
+    monkeypatch.setattr(files, "_read", reads)
+
+    assert told(read_directory(directory)) == [f"{directory}:1:1"]

@@ -21,6 +21,11 @@ from rules.model import Method, Partial, Redact
 METHODS: list[Method] = [Redact(), *(Partial(first, last) for first in range(4) for last in range(4) if first + last)]
 
 
+def test_redact_reveals_least() -> None:
+    assert min(METHODS, key=reveals) == Redact()
+    assert reveals(Partial(3, 4)) == 7
+
+
 def test_redact_wins_over_every_partial() -> None:
     assert all(combine([method, Redact()]) == REDACTED for method in METHODS)
 

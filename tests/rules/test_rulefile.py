@@ -371,3 +371,34 @@ def test_any_text_gives_a_book_or_problems(text: str) -> None:
     bound = bind([("f", text.encode())])
 
     assert (bound.book is None) is bool(bound.problems)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["name", "platform", "resources", "except", "scope", "mask_all", "enabled", "fields", "description", "compliance", "risk"],
+)
+@pytest.mark.parametrize("value", ["!x y", "!x [y]", "!x {y: z}"])
+def test_a_tagged_value_is_told_once_and_its_rule_is_left_out(key: str, value: str) -> None:
+    text = rule(**{key: value})
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if each[2:].startswith(f"{key}:"))
+
+    assert told(text) == [f"{line}:{len(key) + 5}"]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "!x y",
+        "{kind: !x y, method: redact}",
+        "{kind: whole_value, method: !x y}",
+        "{kind: json_path, path: !x y, method: redact}",
+        "{kind: whole_value, method: partial, keep_first: !x 1}",
+    ],
+)
+def test_a_tagged_value_in_a_field_is_told_once(field: str) -> None:
+    assert told(rule(fields=f"[{field}]")) == [f"5:{12 + field.index('!')}"]
+
+
+def test_a_list_or_mapping_in_place_of_a_text_is_told() -> None:
+    assert told(rule(name="{a: b}")) == ["2:9"]
+    assert told(rule(resources="[[a]]")) == ["4:15"]

@@ -7,6 +7,7 @@ Source: the Redis serialization protocol specification; networking.c and sds.c o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
@@ -236,6 +237,26 @@ def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int
         to_come -= 1
 
 
+READY_BYTES = 64 * 1024
+
+
+def ready(buffer: Buffer, kind: int, line: bytes) -> bytes | None:
+    """All bytes of the value whose head was taken, if it is a line or a blob that has arrived whole."""
+    if kind in LINES:
+        return b"%c%b\r\n" % (kind, line)
+    if kind not in BLOBS:
+        return None
+    count = count_of(line, MAX_BULK)
+    if count < 0:
+        return b"%c-1\r\n" % kind
+    if count > READY_BYTES or len(buffer) < count + 2:
+        return None
+    blob = buffer.some(count + 2)
+    if not blob.endswith(b"\r\n"):
+        raise WireError("a RESP blob that does not end in CRLF")
+    return b"%c%b\r\n%b" % (kind, line, blob)
+
+
 def stream(buffer: Buffer, kind: int, line: bytes, keep_attributes: bool) -> Generator[bytes | None, None, None]:
     """The bytes of the value whose head was taken, as they come, without holding it: yields pieces, and
     None when more must arrive. Attributes inside it are dropped unless they are kept.
@@ -282,6 +303,8 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
     """
     while (first := buffer.peek()) < 0:
         yield
+    if first == ARRAY and (ready := _ready_command(buffer)) is not None:
+        return _no_browser(ready)
     if first != ARRAY:
         return _no_browser(split_inline((yield from _inline(buffer))))
     count = yield from _number(buffer, 2**31 - 1, "invalid multibulk length", null=True)
@@ -302,6 +325,33 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
         if (yield from buffer.exact(2, 2)) != b"\r\n":
             raise _broken("a bulk that does not end in CRLF")
     return _no_browser(tuple(argv))
+
+
+_READY_COUNT = re.compile(rb"\*([1-9][0-9]{0,2})\r\n")
+_READY_LENGTH = re.compile(rb"\$(0|[1-9][0-9]{0,5})\r\n")
+
+
+def _ready_command(buffer: Buffer) -> tuple[bytes, ...] | None:
+    """A command that has arrived whole and is small, the way nearly all of them are; None leaves it to be read
+    piece by piece, which also says what is wrong with it."""
+    found = buffer.match(_READY_COUNT)
+    if found is None:
+        return None
+    at = found.end() - found.start()
+    argv: list[bytes] = []
+    for _ in range(int(found[1])):
+        found = buffer.match(_READY_LENGTH, at)
+        if found is None:
+            return None
+        start = at + found.end() - found.start()
+        length = int(found[1])
+        data = buffer.span(start, start + length + 2)
+        if len(data) != length + 2 or not data.endswith(b"\r\n"):
+            return None
+        argv.append(data[:-2])
+        at = start + length + 2
+    buffer.skip(at)
+    return tuple(argv)
 
 
 def _no_browser(argv: tuple[bytes, ...]) -> tuple[bytes, ...]:

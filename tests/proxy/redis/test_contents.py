@@ -119,6 +119,7 @@ CASES = [
     Wrong("stream_entries", b"XRANGE user:1 - +", [[b"1-1", [b"f", C, C]]], [[b"1-1", [M, M, M]]]),
     Case("streams", b"XREAD STREAMS user:1 free 0 0", [[K, [E1]], [b"free", [[b"1-1", [b"f", b"x"]]]]],
          [[K, [F1]], [b"free", [[b"1-1", [b"f", b"x"]]]]], 2),
+    Case("streams", b"XREADGROUP GROUP g c STREAMS user:1 0", [[K, None]], [[K, None]], 2),
     Case("streams", b"XREAD STREAMS user:1 free 0 0", {K: [E1], b"free": []}, {K: [F1], b"free": []}, 3),
     Wrong("streams", b"XREAD STREAMS free user:1 0 0", {b"free2": [E1]}, {M: [[M, [M, M, M, M]]]}, 3),
     Case("stream_claim", b"XCLAIM user:1 g c 0 1-1 IDLE JUSTID", [E1, None], [F1, None]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.protocols.redis import wire
-from proxy.protocols.redis.contents.lens import Lens, flat_pairs, name_of, nested_pairs
+from proxy.protocols.redis.contents.lens import Lens, flat_pairs, name_of, nested_pairs, passing, shown
 from rules.plan import Cut
 
 from .lenses import CANARY, MASK, BlindPlan, Keeping, lens, of, tree_of, view
@@ -50,7 +50,7 @@ def test_null_stays_null_and_touches_nothing(null: bytes) -> None:
     through = lens()
     node = tree_of(null)
 
-    for shown in (
+    for passed in (
         through.value(b"k", node),
         through.field(b"k", b"f", node),
         through.score(b"k", node),
@@ -58,7 +58,7 @@ def test_null_stays_null_and_touches_nothing(null: bytes) -> None:
         through.opaque((b"k",), node),
         through.opaque((), node),
     ):
-        assert wire.encode(shown) == null
+        assert wire.encode(passed) == null
     assert (through.touched, through.wholes.total()) == (set(), 0)
 
 
@@ -160,6 +160,19 @@ def test_only_bulks_and_simple_strings_are_names() -> None:
     for other in (b"-f\r\n", b":1\r\n", b"*1\r\n+f\r\n", b"$-1\r\n", b"_\r\n", b"=5\r\ntxt:f\r\n", b"!1\r\nf\r\n"):
         assert name_of(tree_of(other)) is None
     assert name_of(wire.Node(wire.BULK, b"9", large=True)) is None
+
+
+def test_a_piece_passes_only_where_nothing_masks() -> None:
+    plan = BlindPlan()
+
+    assert passing(b"piece", ()) == b"piece"
+    assert passing(b"piece", (view(b"k", None), view(b"k", plan, lifted=True))) == b"piece"
+    with pytest.raises(PermissionError):
+        passing(b"piece", (view(b"k", None), view(b"k", plan)))
+
+
+def test_what_went_through_a_lens_is_shown_as_its_bytes() -> None:
+    assert shown(lens().value(b"k", of(CANARY))) == MASKED
 
 
 def test_pairs_are_found_flat_nested_or_not_at_all() -> None:

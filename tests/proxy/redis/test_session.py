@@ -418,6 +418,24 @@ def test_the_invalidation_waits_for_the_end_of_a_frame(desk: Desk) -> None:
     assert desk.play.to_reader == blob(b"abcdef") + b">2\r\n$10\r\ninvalidate\r\n_\r\n"
 
 
+def test_a_rule_that_comes_while_a_value_streams_ends_the_connection(desk: Desk) -> None:
+    desk.play.reader(encode_command((b"GET", b"late:1")))
+    desk.play.server(b"$200000\r\n" + b"x" * 1000)
+    desk.replace(rule("Late", "late:*", WHOLE))
+
+    with pytest.raises(WireError):
+        desk.play.server(CANARY)
+    assert CANARY not in desk.play.to_reader
+
+
+@pytest.mark.parametrize("answer", [b":7\r\n", array(blob(b"email")), b"+hash\r\n", b"*0\r\n", b"$-1\r\n"])
+def test_names_and_counts_of_a_covered_key_pass(desk: Desk, answer: bytes) -> None:
+    assert desk.ask(b"HKEYS", b"user:1", answer=answer) == answer
+    begin(desk)
+    desk.ask(b"HKEYS", b"user:1", answer=b"+QUEUED\r\n")
+    assert desk.ask(b"EXEC", answer=array(answer)) == array(answer)
+
+
 # --- subscriptions ---------------------------------------------------------------------------------------------------
 
 

@@ -280,8 +280,7 @@ class Replies:
                 return
             masking = [view for view in views if view.masks]
         if shape is None or not masking:
-            # Without a shape there are names and counts alone, whatever is hidden of the key.
-            yield from self._stream(item, kind, line, () if shape is None else views)
+            yield from self._stream(item, kind, line, views)
             return
         node = yield from self._read(kind, line, state.viewer.policy.limits.max_value_bytes)
         if node is None:
@@ -322,6 +321,8 @@ class Replies:
                 return again, None, ()
             if verdict.argv == item.argv:  # it went up as it was said; what would be rewritten now is hidden
                 shape = again.shape if again.argv == item.argv else "hidden"
+        if shape is None:  # names and counts, whoever reads
+            return None, None, ()
         views = tuple(view for key in verdict.keys for view in self._views(item, key))
         if verdict.by_anything:
             views += self._anything(item)
@@ -379,10 +380,20 @@ class Replies:
 
     def _stream(self, item: Sent, kind: int, line: bytes, views: tuple[View, ...]) -> Loop:
         state = self._state
+        whole = wire.ready(self._buffer, kind, line)
+        if whole is not None:
+            self._say(item, passing(whole, views))
+            return
+        policy = state.viewer.policy
         keep = not state.viewer.anything().masks
         for piece in wire.stream(self._buffer, kind, line, keep):
             if piece is None:
                 yield None
+                if policy is not state.viewer.policy:
+                    policy = state.viewer.policy
+                    refused, shape, views = self._verdict_now(item)
+                    if refused is not None or (shape is not None and any(view.masks for view in views)):
+                        raise WireError("a rule came that masks a reply which was streaming")
                 continue
             state.mid_frame = True
             self._say(item, passing(piece, views))
