@@ -19,6 +19,8 @@ WINDOW = 8  # a partial keeps fewer characters than this in the tests that use c
 
 _ESCAPES = re.compile(rb"\\+u([0-9a-fA-F]{4})|\\+x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})|&#x([0-9a-fA-F]{1,6});|&#([0-9]{1,7});")
 
+_CHAIN = re.compile(rb',"(?:previous|hash)":"[0-9a-f]{64}"')
+
 
 class CanaryFound(AssertionError):
     """Names the form it was found in and the place, and shows the canary: it is nobody's secret."""
@@ -131,6 +133,7 @@ class Canary:
         for number, client in enumerate(clients):
             self.assert_not_in(bytes(client.received), f"what reader {number} received")
         self.assert_not_in(veil.log(), "the log")
-        self.assert_not_in(veil.audit_bytes(), "the audit file")
+        # The hashes of the chain are chance: among thousands of them eight digits of a number are found sooner or later.
+        self.assert_not_in(_CHAIN.sub(b"", veil.audit_bytes()), "the audit file")
         for page in ("/metrics", "/readyz", "/livez"):
             self.assert_not_in(veil.page(page)[1], page)

@@ -123,6 +123,23 @@ def test_a_resp3_map_is_masked_too(desk: Desk) -> None:
     assert shown == b"%1\r\n" + blob(b"email") + MASKED
 
 
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (b"HKEYS secret:1", array(blob(b"email"), blob(b"name"))),
+        (b"HEXISTS secret:1 email", b":1\r\n"),
+        (b"HTTL secret:1 FIELDS 1 email", array(b":-1\r\n")),
+        (b"XPENDING secret:1 g - + 10", array(array(blob(b"1-1"), blob(b"c"), b":7\r\n", b":1\r\n"))),
+        (b"XINFO GROUPS secret:1", array(b"%1\r\n" + blob(b"name") + blob(b"g"))),
+        (b"HRANDFIELD secret:1", blob(b"email")),
+        (b"BF.INFO secret:1", b"%1\r\n+Capacity\r\n:100\r\n"),
+    ],
+)
+def test_names_and_counts_of_a_covered_key_pass_in_any_form(desk: Desk, words: bytes, answer: bytes) -> None:
+    assert desk.ask(*words.split(), answer=answer) == answer
+    assert desk.ask(b"PING", answer=b"+PONG\r\n") == b"+PONG\r\n"
+
+
 def test_a_pipeline_keeps_its_order_with_a_refusal_inside(desk: Desk) -> None:
     get, strlen, ping = (encode_command(argv) for argv in ((b"GET", b"open"), (b"STRLEN", b"secret:1"), (b"PING",)))
 
