@@ -65,8 +65,9 @@ class Receipt:
 
 
 def spell_name(name: bytes) -> str:
-    """A resource's name as text: UTF-8 where it is, other bytes as `\\xNN`."""
-    return name.decode("utf-8", "backslashreplace")
+    """A resource's name as text: UTF-8 where it is, other bytes as `\\xNN`; back-slashes are doubled, so that no
+    two names are spelled alike."""
+    return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def _cut(text: str) -> str:

@@ -83,6 +83,7 @@ def test_a_long_name_is_cut_and_told_apart_by_its_digest() -> None:
 def test_a_name_is_spelled_as_text_where_it_is_text() -> None:
     assert spell_name("ä".encode()) == "ä"
     assert spell_name(b"\xe4") == "\\xe4"
+    assert spell_name(b"\\xe4") == "\\\\xe4"
 
 
 def test_a_tag_says_what_the_rule_says() -> None:
