@@ -19,6 +19,7 @@ MAX_ARGS = 1024 * 1024  # Redis' own limit of a multibulk
 MAX_BULK = 512 * 1024 * 1024  # proto-max-bulk-len
 MAX_COMMAND = 1024 * 1024 * 1024  # all bulks of one command
 MAX_DEPTH = 64
+SHORT = 64  # a line of a length or a count
 MAX_HELD = 256 * 1024 * 1024  # bytes of one reply that is held to be masked; NODE_COST counts for each node
 NODE_COST = 128
 DROPPED = "••••".encode()  # what stands for a blob over the limit, whose bytes are gone
@@ -132,7 +133,9 @@ def head(buffer: Buffer) -> Parse[tuple[int, bytes]]:
         yield
     if kind not in LINES and kind not in BLOBS and kind not in TREES:
         raise WireError("not a RESP type byte")
-    line = yield from buffer.line(MAX_LINE)
+    line = buffer.maybe_line(SHORT)
+    if line is None:
+        line = yield from buffer.line(MAX_LINE)
     if kind == NULL and len(line) > 1:
         raise WireError("a RESP null with text")  # a null is never masked, so it must hold nothing
     return kind, line[1:]
@@ -208,8 +211,10 @@ def read(buffer: Buffer, kind: int, line: bytes, most_bytes: int, most_held: int
                 yield from drop(buffer, count)
                 node.large = True
             elif count >= 0:
-                node.body = yield from buffer.exact(count, MAX_BULK)
-                yield from end_of_blob(buffer)
+                node.body = buffer.maybe_blob(count)
+                if node.body is None:
+                    node.body = yield from buffer.exact(count, MAX_BULK)
+                    yield from end_of_blob(buffer)
                 held += count
         elif kind in TREES and count_of(line, 2**31 - 1) >= 0:
             node.kids = []
@@ -248,10 +253,14 @@ def stream(buffer: Buffer, kind: int, line: bytes, keep_attributes: bool) -> Gen
         if kind == ATTRIBUTE and not keep_attributes:
             yield from discard(buffer, kids_of(kind, line))
         else:
-            yield b"%c%b\r\n" % (kind, line)
             to_come += _rest_of(kind, line)
-            if kind in BLOBS:
-                left = count = count_of(line, MAX_BULK)
+            count = count_of(line, MAX_BULK) if kind in BLOBS else -1
+            blob = buffer.maybe_blob(count) if count >= 0 else None
+            if blob is not None:
+                yield b"%c%b\r\n%b\r\n" % (kind, line, blob)
+            else:
+                yield b"%c%b\r\n" % (kind, line)
+                left = count
                 while left > 0:
                     piece = buffer.some(left)
                     left -= len(piece)
@@ -298,9 +307,12 @@ def command(buffer: Buffer, most_args: int = MAX_ARGS, most_bytes: int = MAX_COM
         total += length + 16
         if total > most_bytes:
             raise _broken("too big command")
-        argv.append((yield from buffer.exact(length, MAX_BULK)))
-        if (yield from buffer.exact(2, 2)) != b"\r\n":
-            raise _broken("a bulk that does not end in CRLF")
+        arg = buffer.maybe_blob(length)
+        if arg is None:
+            arg = yield from buffer.exact(length, MAX_BULK)
+            if (yield from buffer.exact(2, 2)) != b"\r\n":
+                raise _broken("a bulk that does not end in CRLF")
+        argv.append(arg)
     return _no_browser(tuple(argv))
 
 
@@ -312,23 +324,20 @@ def _no_browser(argv: tuple[bytes, ...]) -> tuple[bytes, ...]:
 
 
 def _number(buffer: Buffer, most: int, fault: str, null: bool) -> Parse[int]:
-    try:
-        line = (yield from _crlf_line(buffer))[1:]
-    except LimitExceeded:
-        raise _broken("too big count string") from None
+    line = buffer.maybe_line(32, b"\n")
+    if line is None:
+        try:
+            line = yield from buffer.line(32, b"\n")
+        except LimitExceeded:
+            raise _broken("too big count string") from None
+    if line[-1:] != b"\r":  # a line feed without its carriage return would leave a server waiting
+        raise _broken("a line that does not end in CRLF")
+    line = line[1:-1]
     if line == b"-1" and null:
         return 0
     if not line.isdigit() or len(line) > 10 or int(line) > most or (len(line) > 1 and line[0] == 48):
         raise _broken(fault)
     return int(line)
-
-
-def _crlf_line(buffer: Buffer) -> Parse[bytes]:
-    """A line of the array form. A line feed without its carriage return would leave a server waiting."""
-    line = yield from buffer.line(32, b"\n")
-    if line[-1:] != b"\r":
-        raise _broken("a line that does not end in CRLF")
-    return line[:-1]
 
 
 def _inline(buffer: Buffer) -> Parse[bytes]:
