@@ -6,7 +6,7 @@ touched, so that the session can ask for those keys to be lifted and lay the sha
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -26,8 +26,8 @@ class Lens:
         self._views = views
         self._anything = anything
         self.touched: set[bytes] = set()
-        self.hits: defaultdict[tuple[str, str], int] = defaultdict(int)
-        self.wholes: defaultdict[str, int] = defaultdict(int)
+        self.hits: Counter[tuple[str, str]] = Counter()
+        self.wholes: Counter[str] = Counter()
 
     def masks(self, key: bytes) -> bool:
         """Some rule masks the key for this reader now."""
