@@ -269,7 +269,12 @@ def test_a_flood_whose_sender_has_ended_is_answered_to_the_last(server: RedisSer
         direct.call("SET", "secret:1", canary.text())
     flood = (encode("INCR", "open") + encode("GET", "secret:1")) * 5000
     with running.client() as client:
-        writing = threading.Thread(target=lambda: (client.raw(flood), client.end_of_writing()))
+
+        def write() -> None:
+            client.raw(flood)
+            client.end_of_writing()
+
+        writing = threading.Thread(target=write)
         writing.start()
 
         got = client.everything()
