@@ -235,7 +235,7 @@ class App:
             draining=self._draining,
             audit_failing=self.journal.failing,
             problems=self.current.problems,
-            warnings=self._warnings,
+            warnings=(*self._warnings, *self._house.doubts.values()),
         )
 
     def _metrics(self) -> Metrics:

@@ -176,6 +176,9 @@ class Resource:
     kind: Kind
     name: bytes
 
+    def __hash__(self) -> int:
+        return hash(self.name)  # looked up several times a command; the name tells nearly all of them apart
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:

@@ -45,6 +45,24 @@ class Buffer:
         """The next byte, or -1."""
         return self._bytes[self._at] if self._at < len(self._bytes) else -1
 
+    def maybe_line(self, limit_bytes: int, end: bytes = b"\r\n") -> bytes | None:
+        """As `line` without waiting: None, and nothing taken, unless all of it is there and within the limit."""
+        stop = self._bytes.find(end, self._at, self._at + limit_bytes + len(end))
+        if stop < 0:
+            return None
+        taken = bytes(self._bytes[self._at : stop])
+        self._at = stop + len(end)
+        return taken
+
+    def maybe_blob(self, count: int, end: bytes = b"\r\n") -> bytes | None:
+        """`count` bytes that `end` follows, without waiting: None, and nothing taken, unless all of it is there."""
+        stop = self._at + count
+        if not self._bytes.startswith(end, stop):
+            return None
+        taken = bytes(memoryview(self._bytes)[self._at : stop])
+        self._at = stop + len(end)
+        return taken
+
     def line(self, limit_bytes: int, end: bytes = b"\r\n") -> Parse[bytes]:
         """Up to the next `end`, without it.
 

@@ -119,7 +119,7 @@ class Viewer:
 
     def recorded(self, view: View, read: Read) -> View:
         """The view lifted by what is on record for the read already; nothing new is recorded."""
-        if self.lapsed(read) or not self._proven:
+        if not view.may_lift or not self._proven or self.lapsed(read):
             return view
         return self._lift(view, read)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ from .upstream import Address, Connected, Upstream, tune
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 EXHAUSTED_S = 0.1  # accept fails at once and again until a descriptor is free
 BACKLOG = 1024
+DOUBTS_KEPT = 100  # for a person to read; the log has them all
 
 
 class CannotBind(ProxyError):
@@ -66,6 +68,8 @@ class House:
     census: Census
     log: Log
     tallies: dict[str, Tally] = field(default_factory=dict)
+    doubts: OrderedDict[tuple[str, str], str] = field(default_factory=OrderedDict)
+    """(connection, subject of a probe) -> why that login proves nothing there, for /readyz."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,7 @@ class Listener:
     def __init__(self, settings: ListenerSettings, house: House) -> None:
         self._settings = settings
         self._house = house
-        self._upstream = Upstream(settings.connection.name, settings.upstream)
+        self._upstream = Upstream(settings.connection.name, settings.upstream, self._heard)
         self._tally = house.tallies.setdefault(settings.connection.name, Tally())
 
     async def run(self, listeners: list[trio.SocketListener], readers: trio.Nursery) -> None:
@@ -148,6 +152,19 @@ class Listener:
         finally:
             for listener in listeners:
                 listener.socket.close()
+
+    def _heard(self, probe: Probe, address: Address, yes: bool) -> None:
+        """A login that proves nothing is told: its reader has the permission and is masked all the same."""
+        connection, doubts = self._settings.connection.name, self._house.doubts
+        about = (connection, probe.subject)
+        doubts.pop(about, None)
+        if yes:
+            return
+        reason = f"{probe.subject} is an ordinary reader: {address} does not refuse a wrong password"
+        doubts[about] = f"{connection}: {reason}"
+        if len(doubts) > DOUBTS_KEPT:
+            doubts.popitem(last=False)
+        self._house.log.warning("login-proves-nothing", connection=connection, upstream=str(address), reason=reason)
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         log = self._house.log

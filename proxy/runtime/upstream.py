@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import socket
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -64,8 +64,15 @@ class _Verdict:
 class Upstream:
     """The broker's addresses as one listener knows them, and what probes said of names there."""
 
-    def __init__(self, connection: str, addresses: Sequence[Address]) -> None:
+    def __init__(
+        self,
+        connection: str,
+        addresses: Sequence[Address],
+        heard: Callable[[Probe, Address, bool], None] | None = None,
+    ) -> None:
+        """`heard` is told of every verdict that did not come from memory."""
         self._connection = connection
+        self._heard = heard
         self._addresses = tuple(addresses)
         self._verdicts: OrderedDict[tuple[str, Address, str], _Verdict] = OrderedDict()
         self._epoch = 0
@@ -106,6 +113,8 @@ class Upstream:
             self._verdicts.move_to_end(key)
             if len(self._verdicts) > VERDICTS_KEPT:
                 self._verdicts.popitem(last=False)
+        if self._heard is not None:
+            self._heard(probe, address, yes)
         return yes
 
 

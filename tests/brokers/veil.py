@@ -143,6 +143,11 @@ class Veil:
         """A reader that has not logged in."""
         return RespClient(self.host, self.port)
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.child.pid
+
     def signal(self, number: int) -> None:
         assert self._process is not None
         self._process.child.send_signal(number)

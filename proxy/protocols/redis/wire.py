@@ -22,6 +22,7 @@ MAX_ARGS = 1024 * 1024  # Redis' own limit of a multibulk
 MAX_BULK = 512 * 1024 * 1024  # proto-max-bulk-len
 MAX_COMMAND = 1024 * 1024 * 1024  # all bulks of one command
 MAX_DEPTH = 64
+SHORT = 64  # a line of a length or a count
 MAX_HELD = 256 * 1024 * 1024  # bytes of one reply that is held to be masked; NODE_COST counts for each node
 NODE_COST = 128
 MAX_ASIDE = 4096  # pushes in the middle of one reply
@@ -136,7 +137,9 @@ def head(buffer: Buffer) -> Parse[tuple[int, bytes]]:
         yield
     if kind not in LINES and kind not in BLOBS and kind not in TREES:
         raise WireError("not a RESP type byte")
-    line = yield from buffer.line(MAX_LINE)
+    line = buffer.maybe_line(SHORT)
+    if line is None:
+        line = yield from buffer.line(MAX_LINE)
     if kind == NULL and len(line) > 1:
         raise WireError("a RESP null with text")  # a null is never masked, so it must hold nothing
     return kind, line[1:]
@@ -285,8 +288,10 @@ def read(
                 yield from drop(buffer, count)
                 node.large = True
             elif count >= 0:
-                node.body = yield from buffer.exact(count, MAX_BULK)
-                yield from end_of_blob(buffer)
+                node.body = buffer.maybe_blob(count)
+                if node.body is None:
+                    node.body = yield from buffer.exact(count, MAX_BULK)
+                    yield from end_of_blob(buffer)
                 held += count
         elif kind in TREES and count_of(line, 2**31 - 1) >= 0:
             node.kids = []
@@ -350,10 +355,14 @@ def stream(
         elif kind == ATTRIBUTE and not keep_attributes:
             yield from discard(buffer, kids_of(kind, line))
         else:
-            yield b"%c%b\r\n" % (kind, line)
             to_come += _rest_of(kind, line)
-            if kind in BLOBS:
-                left = count = count_of(line, MAX_BULK)
+            count = count_of(line, MAX_BULK) if kind in BLOBS else -1
+            blob = buffer.maybe_blob(count) if count >= 0 else None
+            if blob is not None:
+                yield b"%c%b\r\n%b\r\n" % (kind, line, blob)
+            else:
+                yield b"%c%b\r\n" % (kind, line)
+                left = count
                 while left > 0:
                     piece = buffer.some(left)
                     left -= len(piece)

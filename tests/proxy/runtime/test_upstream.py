@@ -107,8 +107,12 @@ async def test_an_endless_answer_is_a_no() -> None:
 class Counting(Upstream):
     """Counts the probes that are really put."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        super().__init__("shop", [NOWHERE])
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        heard: Callable[[Probe, Address, bool], None] | None = None,
+    ) -> None:
+        super().__init__("shop", [NOWHERE], heard)
         self.put = 0
         self.yes = True
         self.meanwhile: Callable[[], None] = lambda: None
@@ -181,3 +185,14 @@ async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         await upstream.ask(probe(name), NOWHERE)
 
     assert upstream.put == 4
+
+
+async def test_every_verdict_that_is_not_remembered_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, bool]] = []
+    upstream = Counting(monkeypatch, lambda probe, address, yes: told.append((probe.subject, yes)))
+    await upstream.ask(probe("alice"), NOWHERE)
+    await upstream.ask(probe("alice"), NOWHERE)
+    upstream.yes = False
+    await upstream.ask(probe("bob"), NOWHERE)
+
+    assert told == [("alice", True), ("bob", False)]

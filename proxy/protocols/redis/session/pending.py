@@ -82,6 +82,11 @@ class Pending:
     def is_full(self) -> bool:
         return len(self._items) >= MOST_ITEMS or self._bytes >= MOST_BYTES
 
+    @property
+    def has_room(self) -> bool:
+        """Room worth waiting for: with one place at a time, a flood would go up in a packet a command."""
+        return len(self._items) <= MOST_ITEMS // 2 and self._bytes <= MOST_BYTES // 2
+
     def push(self, item: Sent | Local) -> None:
         if isinstance(item, Sent):
             item.size = sum(map(len, item.argv))

@@ -273,7 +273,8 @@ class Replies:
             return
         masking = [view for view in views if view.masks]
         lifted = False
-        if shape == "value" and kind == wire.BULK and masking and wire.count_of(line, wire.MAX_BULK) >= 0:
+        liftable = shape == "value" and any(view.may_lift for view in masking)
+        if liftable and kind == wire.BULK and wire.count_of(line, wire.MAX_BULK) >= 0:
             lifted = True  # a large value may then be streamed
             yield from state.lift(tuple(masking), item.read, item.verdict.row.name)
             refused, shape, views = self._verdict_now(item)  # the policy may have changed while that was recorded
@@ -304,16 +305,20 @@ class Replies:
             return
         lens = self._lens(item)
         laid = SHAPES[shape](item.argv, node, lens, state.version)
-        seen = [view for key in sorted(lens.touched) for view in self._views(item, key)]
-        if item.verdict.row.treatment in DIAGNOSTICS:
-            seen += self._anything(item)
-        wanted = tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
-        if wanted and lift:
+        wanted = self._liftable(item, lens) if lift else ()
+        if wanted:
             yield from state.lift(wanted, item.read, item.verdict.row.name)
             lens = self._lens(item)
             laid = SHAPES[shape](item.argv, node, lens, state.version)
         self._count(lens)
         self._say(item, shown(laid))
+
+    def _liftable(self, item: Sent, lens: Lens) -> tuple[View, ...]:
+        """What was masked of a reply and might be lifted."""
+        seen = [view for key in sorted(lens.touched) for view in self._views(item, key)]
+        if item.verdict.row.treatment in DIAGNOSTICS:
+            seen += self._anything(item)
+        return tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
 
     def _verdict_now(self, item: Sent) -> tuple[Refused | None, str | None, tuple[View, ...]]:
         """Whether the reply may be shown under the policy of now, its shape, and the views it is seen through."""
@@ -415,8 +420,10 @@ class Replies:
 
     def _count(self, lens: Lens) -> None:
         tally = self._state.viewer.tally
-        tally.masked.update(lens.hits)
-        tally.whole.update(lens.wholes)
+        for hit, count in lens.hits.items():
+            tally.masked[hit] += count
+        for reason, count in lens.wholes.items():
+            tally.whole[reason] += count
 
 
 def node_text(node: Node) -> bytes:

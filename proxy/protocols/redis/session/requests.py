@@ -55,7 +55,12 @@ class Requests:
             yield None
 
     def _hold_while_busy(self) -> Steps[None]:
-        while self._state.pending.is_full or self._state.login is not None:
+        pending = self._state.pending
+        if pending.is_full:
+            while not pending.has_room:
+                yield from self._state.flush()
+                yield Hold()
+        while self._state.login is not None:
             yield from self._state.flush()
             yield Hold()
 

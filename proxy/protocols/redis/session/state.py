@@ -7,6 +7,7 @@ subscriptions, transaction, tracking), which changes on the server's answers alo
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import cast
 
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Step, Steps, ToReader, ToServer
@@ -94,9 +95,16 @@ class State:
             yield ToReader(shown)
 
     def lift(self, views: tuple[View, ...], read: Read, operation: str) -> Steps[tuple[View, ...]]:
-        """As Viewer.lift; what was said before goes out first."""
-        yield from self.flush()
-        return (yield from self.viewer.lift(views, read, operation))
+        """As Viewer.lift; what was said before goes out first, where there is anything to wait for."""
+        work = self.viewer.lift(views, read, operation)
+        answer: object = None
+        try:
+            while True:
+                step = work.send(answer)
+                yield from self.flush()
+                answer = yield step
+        except StopIteration as done:
+            return cast("tuple[View, ...]", done.value)
 
     def judge(self, argv: tuple[bytes, ...], read: Read) -> Steps[Verdict]:
         """The verdict, after whatever the reader may have lifted for it was recorded."""
