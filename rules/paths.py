@@ -34,7 +34,7 @@ def _unquoted(tokens: pp.ParseResults) -> Name:
 def _grammar() -> pp.ParserElement:
     plain = r"[A-Za-z0-9_\-\u0080-\U0010ffff]++"
     descend = pp.Regex(r"\.\." + plain).set_parse_action(lambda tokens: Descend(str(tokens[0])[2:]))
-    every = pp.Regex(r"\.\*|\[\*\]").set_parse_action(lambda: Every())
+    every = pp.Regex(r"\.\*|\[\*\]").set_parse_action(Every)
     name = pp.Regex(r"\." + plain).set_parse_action(lambda tokens: Name(str(tokens[0])[1:]))
     quoted = pp.Regex(r"\['(?:[^'\\]|\\['\\])*+'\]", re.DOTALL).set_parse_action(_unquoted)
     end = pp.Empty().set_parse_action(lambda place, _: place)

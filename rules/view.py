@@ -82,7 +82,8 @@ class View:
         entry = receipt.entry
         named = {tag.name for tag in entry.rules}
         missing = any(rule.name not in named for rule in self.rules)
-        if not self.may_lift or entry.event != READ_UNMASKED or entry.resource != self.resource or entry.who != self.who or missing:
+        is_this = entry.event == READ_UNMASKED and entry.resource == self.resource and entry.who == self.who
+        if not self.may_lift or not is_this or missing:
             raise PermissionError("the receipt is for another read")
         return View(self.resource, self.who, self.plan, self.may_lift, self.grant, lifted=True)
 

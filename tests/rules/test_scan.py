@@ -282,7 +282,7 @@ Pair = tuple[str, str]
 
 
 def _spaced(pairs: list[Pair], opening: str, closing: str, white: list[str]) -> Pair:
-    one, two, three = (white + ["", "", ""])[:3]
+    one, two, three = [*white, "", "", ""][:3]
     return (
         opening + one + f"{two},{three}".join(pair[0] for pair in pairs) + one + closing,
         opening + one + f"{two},{three}".join(pair[1] for pair in pairs) + one + closing,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from proxy.core.session import SessionSettings
 from proxy.core.viewer import Viewer
-from proxy.protocols.redis.pending import MOST_BYTES, MOST_ITEMS
 from proxy.protocols.redis.session import RedisSession
+from proxy.protocols.redis.session.pending import MOST_BYTES, MOST_ITEMS
 from proxy.protocols.redis.wire import encode_command
 from rules.access import UNMASKED
 from rules.model import AccessList, Connection, Extent, Field, FieldKind, Grant, Kind, Platform, Redact, Rule, RuleBook, Whom

@@ -9,7 +9,7 @@ from proxy.core.steps import ToServer
 from proxy.protocols.redis.wire import encode_command
 from rules.model import RuleBook
 
-from .test_session import CANARY, EVERYTHING, MASKED, PROFILES, WHOLE, Desk, array, blob, rule
+from .desk import CANARY, EVERYTHING, MASKED, PROFILES, WHOLE, Desk, array, blob, rule
 
 HELLO3 = b"%1\r\n+proto\r\n:3\r\n"
 MESSAGE = b">3\r\n" + blob(b"message") + blob(b"open") + blob(b"hi")
