@@ -37,7 +37,8 @@ _MANY = 1024  # rounds of a loop with nothing repeated inside; a round keeps som
 _WS = rb"[ \t\n\r]*+"
 _PLAIN = rb'[^"\\\x00-\x1f]'
 _ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
-_NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][+-]?+[0-9]++)?"
+_EXPONENT = rb"[eE][+-]?+[0-9]++"
+_NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++(?:%b|)|%b|)" % (_EXPONENT, _EXPONENT)  # with `?` it takes twice as long
 
 
 def _string_of(escapes: int) -> bytes:
@@ -54,22 +55,32 @@ _CONTENTS = re.compile(rb"%b*+(?:%b%b*+){0,%d}" % (_PLAIN, _ESCAPED, _PLAIN, _MA
 _COLON = re.compile(_WS + rb":")
 
 # Members and elements in a part that nothing reaches, each with its comma, so that the last one is always left over.
-# Only what is common and short: longer strings and flat containers are gone through one by one.
-_DEAD_ROUNDS, _DEAD_MEMBERS, _DEAD_ESCAPES = 256, 32, 8
-_STRING = _string_of(_DEAD_ESCAPES)
-_SCALAR = rb"(?:" + _STRING + rb"|" + _NUMBER + rb"|true|false|null)"
-_PAIR = _STRING + _WS + rb":" + _WS + _SCALAR + _WS
-_ITEM = _SCALAR + _WS
+# Only what is common and short, about 5 MB of ways back at most: what is longer is gone through one by one.
+_DEAD_ROUNDS, _DEAD_ESCAPES = 64, 64
+_FLAT_MEMBERS, _FLAT_ESCAPES = 32, 8
 
 
-def _flat(opening: bytes, member: bytes, closing: bytes) -> bytes:
-    more = rb"(?:,%b%b){0,%d}" % (_WS, member, _DEAD_MEMBERS - 1)
-    return rb"%b%b(?:%b%b)?%b" % (opening, _WS, member, more, closing)
+def _name(escapes: int) -> bytes:
+    return _string_of(escapes) + _WS + rb":" + _WS
 
 
-_FLAT = rb"(?:" + _SCALAR + rb"|" + _flat(rb"\{", _PAIR, rb"\}") + rb"|" + _flat(rb"\[", _ITEM, rb"\]") + rb")"
-_DEAD_PAIRS = re.compile(rb"(?:%b%b%b:%b%b%b,){0,%d}" % (_WS, _STRING, _WS, _WS, _FLAT, _WS, _DEAD_ROUNDS))
-_DEAD_ITEMS = re.compile(rb"(?:%b%b%b,){0,%d}" % (_WS, _FLAT, _WS, _DEAD_ROUNDS))
+def _scalar(escapes: int) -> bytes:
+    return _string_of(escapes) + rb"|" + _NUMBER + rb"|true|false|null"
+
+
+def _flat(opening: bytes, name: bytes, closing: bytes) -> bytes:
+    """A container with nothing but scalars in it."""
+    member = rb"%b(?:%b)%b" % (name, _scalar(_FLAT_ESCAPES), _WS)
+    return rb"%b%b(?:%b(?:,%b%b){0,%d})?%b" % (opening, _WS, member, _WS, member, _FLAT_MEMBERS - 1, closing)
+
+
+def _dead(name: bytes) -> re.Pattern[bytes]:
+    flat = _flat(rb"\{", _name(_FLAT_ESCAPES), rb"\}") + rb"|" + _flat(rb"\[", b"", rb"\]")
+    return re.compile(rb"(?:%b%b(?:%b|%b)%b,){0,%d}" % (_WS, name, _scalar(_DEAD_ESCAPES), flat, _WS, _DEAD_ROUNDS))
+
+
+_DEAD_PAIRS = _dead(_name(_DEAD_ESCAPES))
+_DEAD_ITEMS = _dead(b"")
 
 # Inside a string that was found valid, escapes counting as what they stand for.
 _JSON_BEGINS = re.compile(rb"(?: |\\(?:[tnr]|u00(?:20|09|0[aAdD]))){0,%d}([{\[]|\\u00[57][bB])?" % _MANY)
