@@ -49,7 +49,7 @@ def _string_of(escapes: int) -> bytes:
 _BLANK = re.compile(_WS)
 _VALUE = re.compile(_WS + rb"(?:(" + _string_of(_MANY) + rb")|(" + _NUMBER + rb"|true|false)|(null)|([{\[]))" + _WS)
 _IS_STRING, _IS_SCALAR, _IS_NULL = 1, 2, 3
-_PLAIN_KEY = re.compile(_WS + rb'"(' + _PLAIN + rb'*+)"' + _WS + rb":")
+_PLAIN_KEY = re.compile(rb'%b"(%b*+)"%b:' % (_WS, _PLAIN, _WS))
 _OPENING_QUOTE = re.compile(_WS + rb'"')
 _CONTENTS = re.compile(rb"%b*+(?:%b%b*+){0,%d}" % (_PLAIN, _ESCAPED, _PLAIN, _MANY))
 _COLON = re.compile(_WS + rb":")

@@ -296,7 +296,7 @@ def test_value_fields_apply_to_each_hash_field() -> None:
         (hash_field("f", partial(1)), path("$.a"), "abc", None),
         (hash_field("f"), path("$.a"), "abc", None),
         (hash_field("f", partial(1)), path("$.a"), '{"a":1}', M),
-        (hash_field("f", partial(1)), path("$.a"), '{"b":1}', '{••••••'),
+        (hash_field("f", partial(1)), path("$.a"), '{"b":1}', "{••••••"),
         (hash_field("f", partial(1)), path("$.a"), '{"b":1', None),
         (hash_field("f"), path("$.a"), '{"b":1}', M),
         (hash_field("f"), path("$.a"), '{"a":1}', M),
