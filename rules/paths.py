@@ -14,6 +14,8 @@ from .model import Descend, Every, JsonPath, Name, PathStep
 
 MAX_CHARACTERS = 10_000  # a path names its way into 512 brackets at most; longer ones only take time
 
+_INSIDE_QUOTES = r"[^'\\]*+(?:\\['\\][^'\\]*+)*"  # keeps a way back for each escape, of which a path has 5,000 at most
+
 USE_WHOLE_VALUE = "$ alone is the whole value: use the kind whole_value"
 USE_MASK_ALL = "$..* would mask everything: use mask_all"
 
@@ -34,9 +36,9 @@ def _unquoted(tokens: pp.ParseResults) -> Name:
 def _grammar() -> pp.ParserElement:
     plain = r"[A-Za-z0-9_\-\u0080-\U0010ffff]++"
     descend = pp.Regex(r"\.\." + plain).set_parse_action(lambda tokens: Descend(str(tokens[0])[2:]))
-    every = pp.Regex(r"\.\*|\[\*\]").set_parse_action(Every)
+    every = pp.Regex(r"\.\*|\[\*\]").set_parse_action(pp.replace_with(Every()))
     name = pp.Regex(r"\." + plain).set_parse_action(lambda tokens: Name(str(tokens[0])[1:]))
-    quoted = pp.Regex(r"\['(?:[^'\\]|\\['\\])*+'\]", re.DOTALL).set_parse_action(_unquoted)
+    quoted = pp.Regex(rf"\['{_INSIDE_QUOTES}'\]").set_parse_action(_unquoted)
     end = pp.Empty().set_parse_action(lambda place, _: place)
     path = pp.Literal("$").suppress() + pp.ZeroOrMore(descend | every | name | quoted) + end
     path.leave_whitespace().parse_with_tabs()
@@ -44,7 +46,7 @@ def _grammar() -> pp.ParserElement:
 
 
 _PATH = _grammar()
-_QUOTED_PART = re.compile(r"'(?:[^'\\]|\\['\\])*+")
+_QUOTED_PART = re.compile("'" + _INSIDE_QUOTES)
 
 
 def parse_path(text: str) -> JsonPath:

@@ -29,36 +29,67 @@ _CHUNK = 1 << 20  # bytes checked for UTF-8 at a time, so that a long text is no
 _QUOTE, _COMMA, _CURLY, _CLOSE_CURLY, _CLOSE_SQUARE = b'",{}]'
 _T_OR_F = b"tf"
 
-# Possessive throughout: linear time, and no memory for ways back.
+# Linear time and little memory on every text, with every interpreter from 3.11.0 on. Before 3.11.5 CPython mishandles
+# possessive and atomic groups (gh-101955, gh-106052): only single classes are possessive here. Any other repetition keeps
+# a way back for each round, so its rounds are counted and what is longer is matched in pieces. No way back is ever
+# taken with success: the next byte always says which alternative it is.
+_MANY = 1024  # rounds of a loop with nothing repeated inside; a round keeps some hundred bytes
 _WS = rb"[ \t\n\r]*+"
-_STRING = rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+"'
-_NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?+[0-9]++)?+"
-_SCALAR = rb"(?:" + _STRING + rb"|" + _NUMBER + rb"|true|false|null)"
-_PAIR = _STRING + _WS + rb":" + _WS + _SCALAR + _WS
-_FLAT = (
-    rb"(?:" + _SCALAR
-    + rb"|\{" + _WS + rb"(?:" + _PAIR + rb"(?:," + _WS + _PAIR + rb")*+)?+\}"
-    + rb"|\[" + _WS + rb"(?:" + _SCALAR + _WS + rb"(?:," + _WS + _SCALAR + _WS + rb")*+)?+\])"
-)  # fmt: skip
+_PLAIN = rb'[^"\\\x00-\x1f]'
+_ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
+_EXPONENT = rb"[eE][+-]?+[0-9]++"
+_NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++(?:%b|)|%b|)" % (_EXPONENT, _EXPONENT)  # with `?` it takes twice as long
+
+
+def _string_of(escapes: int) -> bytes:
+    """A string with no more escapes than that."""
+    return rb'"%b*+(?:%b%b*+){0,%d}"' % (_PLAIN, _ESCAPED, _PLAIN, escapes)
+
 
 _BLANK = re.compile(_WS)
-_VALUE = re.compile(_WS + rb"(?:(" + _STRING + rb")|(" + _NUMBER + rb"|true|false)|(null)|([{\[]))" + _WS)
+_VALUE = re.compile(_WS + rb"(?:(" + _string_of(_MANY) + rb")|(" + _NUMBER + rb"|true|false)|(null)|([{\[]))" + _WS)
 _IS_STRING, _IS_SCALAR, _IS_NULL = 1, 2, 3
-_PLAIN_KEY = re.compile(_WS + rb'"([^"\\\x00-\x1f]*+)"' + _WS + rb":")
-_KEY = re.compile(_WS + rb"(" + _STRING + rb")" + _WS + rb":")
+_PLAIN_KEY = re.compile(rb'%b"(%b*+)"%b:' % (_WS, _PLAIN, _WS))
+_OPENING_QUOTE = re.compile(_WS + rb'"')
+_CONTENTS = re.compile(rb"%b*+(?:%b%b*+){0,%d}" % (_PLAIN, _ESCAPED, _PLAIN, _MANY))
+_COLON = re.compile(_WS + rb":")
+
 # Members and elements in a part that nothing reaches, each with its comma, so that the last one is always left over.
-_DEAD_PAIRS = re.compile(rb"(?:" + _WS + _STRING + _WS + rb":" + _WS + _FLAT + _WS + rb",)*+")
-_DEAD_ITEMS = re.compile(rb"(?:" + _WS + _FLAT + _WS + rb",)*+")
-_STARTS_LIKE_JSON = re.compile(
-    rb'"(?:[ \t\n\r]|\\(?:[tnr]|u00(?:20|09|0[aAdD])))*+(?:[{\[]|\\u00[57][bB])'
-)  # inside a string, escapes counting as what they stand for
+# Only what is common and short, about 5 MB of ways back at most: what is longer is gone through one by one.
+_DEAD_ROUNDS, _DEAD_ESCAPES = 64, 64
+_FLAT_MEMBERS, _FLAT_ESCAPES = 32, 8
+
+
+def _name(escapes: int) -> bytes:
+    return _string_of(escapes) + _WS + rb":" + _WS
+
+
+def _scalar(escapes: int) -> bytes:
+    return _string_of(escapes) + rb"|" + _NUMBER + rb"|true|false|null"
+
+
+def _flat(opening: bytes, name: bytes, closing: bytes) -> bytes:
+    """A container with nothing but scalars in it."""
+    member = rb"%b(?:%b)%b" % (name, _scalar(_FLAT_ESCAPES), _WS)
+    return rb"%b%b(?:%b(?:,%b%b){0,%d})?%b" % (opening, _WS, member, _WS, member, _FLAT_MEMBERS - 1, closing)
+
+
+def _dead(name: bytes) -> re.Pattern[bytes]:
+    flat = _flat(rb"\{", _name(_FLAT_ESCAPES), rb"\}") + rb"|" + _flat(rb"\[", b"", rb"\]")
+    return re.compile(rb"(?:%b%b(?:%b|%b)%b,){0,%d}" % (_WS, name, _scalar(_DEAD_ESCAPES), flat, _WS, _DEAD_ROUNDS))
+
+
+_DEAD_PAIRS = _dead(_name(_DEAD_ESCAPES))
+_DEAD_ITEMS = _dead(b"")
+
+# Inside a string that was found valid, escapes counting as what they stand for.
+_JSON_BEGINS = re.compile(rb"(?: |\\(?:[tnr]|u00(?:20|09|0[aAdD]))){0,%d}([{\[]|\\u00[57][bB])?" % _MANY)
 
 _SURROGATES = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _ESCAPE = re.compile(_SURROGATES + rb"|\\u([0-9a-fA-F]{4})|\\[^u]")
 _ONE = rb"(?:" + _SURROGATES + rb"|\\u[0-9a-fA-F]{4}|\\[^u]|[^\\\x80-\xff]|[\xc2-\xf4][\x80-\xbf]++)"
 _CHARACTER = re.compile(_ONE)
-_MANY = 1024
-_CHARACTERS = re.compile(_ONE + rb"{%d}+" % _MANY)
+_CHARACTERS = re.compile(_ONE + rb"{%d}" % _MANY)
 
 
 class NotJson(ValueError):
@@ -91,7 +122,15 @@ Splice = tuple[int, int, bytes, int]
 
 def starts_like_json(data: bytes, start: int = 0) -> bool:
     """Whether the contents of the JSON string that begins at `start` begin with `{` or `[` after white space."""
-    return _STARTS_LIKE_JSON.match(data, start) is not None
+    pos = start + 1
+    while True:
+        found = _JSON_BEGINS.match(data, pos)
+        assert found is not None
+        if found[1] is not None:
+            return True
+        if found.end() == pos:
+            return False
+        pos = found.end()  # more white space than one match takes, or its end
 
 
 def first_byte(data: bytes) -> bytes:
@@ -134,31 +173,37 @@ def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) ->
                 if found is not None:
                     key = found[1]
                 else:
-                    found = _KEY.match(data, pos)
+                    start, end = _any_string(data, pos)
+                    key = contents(data[start:end]).encode("utf-8", "surrogatepass")
+                    found = _COLON.match(data, end)
                     if found is None:
                         raise NotJson("not JSON")
-                    key = contents(found[1]).encode("utf-8", "surrogatepass")
                 pos = found.end()
                 state = state.keys.get(key) or state.member(key)
             else:
                 state = state.element
         value = _VALUE.match(data, pos)
-        if value is None:
-            raise NotJson("not JSON")
-        pos = value.end()
-        kind = value.lastindex
+        if value is None:  # none, or a string with too many escapes for one match
+            kind = _IS_STRING
+            start, end = _any_string(data, pos)
+            pos = _past_blank(data, end)
+        else:
+            assert value.lastindex is not None
+            kind = value.lastindex
+            start, end = value.span(kind)
+            pos = value.end()
         if kind == _IS_STRING:
             if state.text is not None or state.looks:
-                touch = _string(data, *value.span(_IS_STRING), state, max_depth, depth, opened)
+                touch = _string(data, start, end, state, max_depth, depth, opened)
                 if touch is not None:
                     yield touch
         elif kind == _IS_SCALAR:
             if state.scalar is not None:
-                yield *value.span(_IS_SCALAR), state.scalar, None
+                yield start, end, state.scalar, None
         elif kind != _IS_NULL:
             if depth >= max_depth:
                 raise TooDeep("nested too deeply")
-            closer = _CLOSE_CURLY if data[value.start(4)] == _CURLY else _CLOSE_SQUARE
+            closer = _CLOSE_CURLY if data[start] == _CURLY else _CLOSE_SQUARE
             if pos >= size or data[pos] != closer:
                 stack.append((state, closer))
                 depth += 1
@@ -196,6 +241,27 @@ def _string(data: bytes, start: int, end: int, state: State, max_depth: int, dep
             else:
                 return (start, end, None, inner) if touched else None
     return None if act is None else (start, end, act, None)
+
+
+def _any_string(data: bytes, pos: int) -> tuple[int, int]:
+    """Where the string after the white space here starts and ends, its quotes included.
+
+    Raises:
+        NotJson: there is none.
+    """
+    opening = _OPENING_QUOTE.match(data, pos)
+    if opening is None:
+        raise NotJson("not JSON")
+    end = opening.end()
+    while True:
+        more = _CONTENTS.match(data, end)
+        assert more is not None
+        if more.end() == end:
+            break
+        end = more.end()
+    if data[end : end + 1] != b'"':
+        raise NotJson("not JSON")
+    return opening.end() - 1, end + 1
 
 
 def _past_blank(data: bytes, pos: int) -> int:

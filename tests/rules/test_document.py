@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import yaml
 from hypothesis import given, settings
@@ -262,6 +264,15 @@ def test_a_plain_scalar_that_some_reader_takes_otherwise_is_no_text(text: str) -
 )
 def test_a_plain_word_is_text(text: str) -> None:
     assert not reads_otherwise(text)
+
+
+@pytest.mark.parametrize("start", ["", "0x", "0b", "0o", "+.", "1.", "1:", "1e", "2001-1-1 "])
+@pytest.mark.parametrize("more", ["1", "_", "1:", "1_", ".", "e1"])
+def test_a_long_scalar_is_judged_in_linear_time(start: str, more: str) -> None:
+    begun = time.process_time()
+    reads_otherwise(start + more * 50_000 + "x")
+
+    assert time.process_time() - begun < 1
 
 
 pieces = st.sampled_from(

@@ -107,3 +107,8 @@ def test_a_hostile_path_is_refused_quickly(text: str) -> None:
         parse_path(text)
 
     assert time.process_time() - begun < 0.5
+
+
+@pytest.mark.parametrize("count", [1, 100, 1024, 4_990])
+def test_a_name_may_be_all_escapes(count: int) -> None:
+    assert parse_path("$['" + r"\'" * count + "']").steps == (Name("'" * count),)

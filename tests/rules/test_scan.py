@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -388,3 +389,75 @@ def test_a_document_of_many_small_values_is_masked_in_linear_time(chosen: str) -
         one.value(data)
 
     assert time.process_time() - begun < 6
+
+
+AROUND_A_PIECE = [0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 1023, 1024, 1025, 2047, 2048, 2049, 3100]
+"""Counts on both sides of each border at which the scanner begins a new piece."""
+
+
+@pytest.mark.parametrize("count", AROUND_A_PIECE)
+@pytest.mark.parametrize("escape", [r"\n", r"\u0041", r"\\", r"\"", r"\ud83d\ude00", r"x\/y", r"\u0020"])
+def test_no_count_of_escapes_changes_what_is_masked(count: int, escape: str) -> None:
+    text = escape * count
+    for opening, closing in (("", ""), ('[["', '",1],2]'), ('{"k":"', '"}'), ('{"', '":[1]}')):
+        inner = f"{opening}{text}{closing}" if opening else f'"{text}"'
+        document = f'{{"d":{inner},"q":"S3CR3T","e":[{inner},{inner},0]}}'
+
+        assert masked(plan(path("$.q")), document) == document.replace("S3CR3T", "••••")
+        assert masked(plan(path("$..q")), document) == document.replace("S3CR3T", "••••")
+    assert masked(plan(path("$.q")), f'{{"q":"{text}","r":"{text}"}}') == f'{{"q":"••••","r":"{text}"}}'
+    for broken in (f'{text}\\x"', f"{text}", f'{text}\n"', f'{text}""'):
+        assert plan(path("$.q")).value(f'{{"q":"S3CR3T","d":["{broken}]}}'.encode()).data == MASK
+        assert plan(path("$.q")).value(f'{{"q":"S3CR3T","d":[0,"{broken},0]}}'.encode()).data == MASK
+
+
+@pytest.mark.parametrize("count", AROUND_A_PIECE)
+def test_no_count_of_members_changes_what_is_masked(count: int) -> None:
+    for item in ("1", '"a"', "[]", '{"q":1}', "[1,[2]]", "-1.5e3", "null"):
+        items = f"{item}," * count
+        pairs = f'"a\\n" : {item} , ' * count
+        for inner in (f"[{items}0]", f"[[{items}0]]", f'{{{pairs}"z":0}}', f'[{{{pairs}"z":0}}]', f'[{{"q":[{items}0]}},0]'):
+            document = f'{{"d":{inner},"ssn":"S3CR3T"}}'
+
+            assert masked(SSN, document) == document.replace("S3CR3T", "••••")
+            assert SSN.value(document.replace("0", ",", 1).encode()).data == MASK
+
+
+@pytest.mark.parametrize("count", AROUND_A_PIECE)
+@pytest.mark.parametrize("white", [" ", r"\n", r"\u0020", r"\u000A"])
+def test_no_count_of_blanks_hides_json_in_a_string(count: int, white: str) -> None:
+    start = white * count
+
+    assert masked(plan(path("$..q")), f'["{start}{{\\"q\\":1}}"]') == f'["{start}{{\\"q\\":0}}"]'
+    assert masked(plan(path("$..q")), f'["{start}[\\"q\\":1"]') == '["••••"]'
+    assert masked(plan(path("$..q")), f'["{start}x{{"]') == f'["{start}x{{"]'
+
+
+HOSTILE = {
+    "escapes": b'"' + b"\\n" * 500_000 + b'"',
+    "quotes": b'"' + b'\\"' * 500_000 + b'"',
+    "escapes without an end": b'"' + b"\\n" * 500_000,
+    "small strings": b"[" + b'"a\\n",' * 50_000 + b"1]",
+    "flat lists of escapes": b"[" + (b"[" + b'"' + b"\\n" * 8 + b'",' * 31 + b"1],") * 500 + b"1]",
+    "flat objects of escapes": b"[" + (b'{"' + b"\\n" * 8 + b'":"' + b"\\n" * 8 + b'"},') * 5_000 + b"1]",
+    "members of escapes": b"{" + (b'"' + b"\\n" * 64 + b'":"' + b"\\n" * 64 + b'",') * 1_000 + b'"a":1}',
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("chosen", ["$.q", "$..q"])
+def test_ways_back_take_a_few_megabytes_at_most(name: str, chosen: str) -> None:
+    data = b'{"x":' + HOSTILE[name] + b"}"
+    state = root(chosen)
+    tracemalloc.start()
+    try:
+        try:
+            scan.mask(data, state, 512)
+        except scan.NotJson:
+            assert name == "escapes without an end"
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 8 << 20

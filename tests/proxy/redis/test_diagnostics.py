@@ -246,6 +246,15 @@ def test_of_any_line_the_server_prints_the_key_stays_and_the_values_do_not(key: 
     assert monitor_line(wire.simple(line), lens()) == wire.simple(expected)
 
 
+@pytest.mark.parametrize("count", [0, 1, 1023, 1024, 1025, 2048, 5000])
+def test_no_count_of_escapes_changes_where_an_argument_ends(count: int) -> None:
+    key = b"k" + b'\n"' * count
+    line = STAMP + b'"SET" %b %b' % (repr_of(key), repr_of(b"S3CR3T" + b'"\\' * count))
+
+    assert monitor_line(wire.simple(line), lens()) == wire.simple(STAMP + b'"SET" %b "%b"' % (repr_of(key), M))
+    assert monitor_line(wire.simple(line[:-1]), lens()) is None
+
+
 @given(st.lists(st.sampled_from([b'"', b"\\", b" ", b"S3CR3T", b'" "', b"x", b'" ', b' "']), max_size=8).map(b"".join))
 def test_no_way_of_quoting_lets_a_value_through(rest: bytes) -> None:
     shown = monitor_line(wire.simple(STAMP + b'"ECHO" ' + rest), lens())

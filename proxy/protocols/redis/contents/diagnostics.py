@@ -145,7 +145,7 @@ def _logged(node: Node, lens: Lens, timed: bool) -> Node:
 
 # 1339518083.107412 [0 127.0.0.1:60866] "keys" "*"; the address may be IPv6, a socket's path, or the word lua
 _MONITORED = re.compile(rb'[0-9]+\.[0-9]+ \[[0-9]+ (?:lua|unix:[^"]*|[^" ]+:[0-9]+)\](?= ")')
-_QUOTED = re.compile(rb' "((?:[^"\\]++|\\.)*+)"', re.DOTALL)  # possessive: a line may be long, and must not be gone over again
+_INSIDE_QUOTES = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+){0,1024}', re.DOTALL)  # in pieces: each escape keeps a way back
 _ESCAPE = re.compile(rb"\\(x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 
@@ -153,6 +153,16 @@ _ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"a": b"\a", b"b": b"\b"}
 def _unescaped(match: re.Match[bytes]) -> bytes:
     code = match[1]
     return bytes.fromhex(code[1:].decode()) if len(code) == 3 else _ESCAPED.get(code, code)
+
+
+def _quoted_end(line: bytes, start: int) -> int | None:
+    """Where what is quoted from there on ends, before its last quote; None: it does not end."""
+    while True:
+        piece = _INSIDE_QUOTES.match(line, start)
+        assert piece is not None
+        if piece.end() == start:
+            return start if line.startswith(b'"', start) else None
+        start = piece.end()
 
 
 def monitor_line(node: Node, lens: Lens) -> Node | None:
@@ -164,11 +174,11 @@ def monitor_line(node: Node, lens: Lens) -> Node | None:
         return None
     at, quoted = match.end(), list[bytes]()
     while at < len(node.line):
-        arg = _QUOTED.match(node.line, at)
-        if arg is None:
+        end = _quoted_end(node.line, at + 2) if node.line.startswith(b' "', at) else None
+        if end is None:
             return None
-        quoted.append(arg[1])
-        at = arg.end()
+        quoted.append(node.line[at + 2 : end])
+        at = end + 1
     words = [_ESCAPE.sub(_unescaped, each) for each in quoted[:2]] + quoted[2:]  # no other is looked at
     shown = [raw if kept == word else kept for raw, word, kept in zip(quoted, words, shown_args(words), strict=True)]
     return wire.simple(match[0] + b"".join(b' "%b"' % each for each in shown))
