@@ -39,6 +39,18 @@ def test_an_example_of_the_pages_is_accepted(example: str, tmp_path: Path) -> No
     assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
+@pytest.mark.slow
+def test_the_example_to_start_from_is_accepted() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "check", "--config", "veil.yaml"],
+        capture_output=True,
+        env=environment(),
+        cwd=TREE / "deploy" / "example",
+    )
+
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_link_to_another_page_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
