@@ -95,3 +95,12 @@ def test_names_and_counts_of_a_covered_key_pass(desk: Desk, answer: bytes) -> No
     begin(desk)
     desk.ask(b"HKEYS", b"user:1", answer=b"+QUEUED\r\n")
     assert desk.ask(b"EXEC", answer=array(answer)) == array(answer)
+
+
+def test_a_copy_that_is_merely_queued_when_a_rule_comes_ends_the_transaction_alone(desk: Desk) -> None:
+    begin(desk)
+    desk.ask(b"COPY", b"late:1", b"out", answer=b"+QUEUED\r\n")
+    desk.replace(SECRETS, rule("Late", "late:*", WHOLE))
+
+    assert not desk.play.closed
+    assert desk.ask(b"EXEC", answer=b"+OK\r\n").startswith(b"-EXECABORT")

@@ -66,8 +66,11 @@ class Replies:
             return "a rule came while the data set was being copied"
         if state.tracking == "redirect":
             return "a rule changed, and what another connection caches cannot be forgotten"
-        for item in [*state.pending, *(state.queued or ())]:
-            if isinstance(item, Sent) and item.verdict.row.category in CARRIES_AWAY:
+        in_flight = [item for item in state.pending if isinstance(item, Sent)]
+        if any(item.role is Role.EXEC for item in in_flight):  # what is merely queued is judged again at EXEC
+            in_flight += state.queued or ()
+        for item in in_flight:
+            if item.verdict.row.category in CARRIES_AWAY:
                 if isinstance(state.judge_again(item.argv, item.read), Refused):
                     return "a rule came that refuses a command which was waiting"
         return ""
