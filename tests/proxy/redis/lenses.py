@@ -57,7 +57,7 @@ def lens(plan: Plan | None = None, *, lifted: bool = False, anything: bool = Tru
     """Every key masked but those that start with `free`; with `anything` the connection as a whole as well."""
     blind = plan or BlindPlan()
     whole = (view(b"*", blind, lifted=lifted),) if anything else (view(b"*", None),)
-    return Lens(lambda key: (view(key, None if key.startswith(b"free") else blind, lifted=lifted),), whole)
+    return Lens(lambda key: (view(key, None if key.startswith(b"free") else blind, lifted=lifted),), lambda: whole)
 
 
 def tree_of(data: bytes) -> Node:

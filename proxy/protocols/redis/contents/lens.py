@@ -6,7 +6,6 @@ touched, so that the session can ask for those keys to be lifted and lay the sha
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -22,21 +21,39 @@ ViewOf = Callable[[bytes], tuple[View, ...]]
 class Lens:
     """Masks nodes and keeps count. `touched`: keys that had a covered, non-null content position."""
 
-    def __init__(self, views: ViewOf, anything: tuple[View, ...]) -> None:
-        self._views = views
-        self._anything = anything
+    def __init__(self, views: ViewOf, anything: Callable[[], tuple[View, ...]]) -> None:
+        self._views_of = views
+        self._anything_of = anything
+        self._known: dict[bytes, tuple[View, ...]] = {}
+        self._anything: tuple[View, ...] | None = None
         self.touched: set[bytes] = set()
-        self.hits: Counter[tuple[str, str]] = Counter()
-        self.wholes: Counter[str] = Counter()
+        self.hits: dict[tuple[str, str], int] = {}
+        """(rule, method) -> values masked."""
+        self.wholes: dict[str, int] = {}
+        """reason -> values masked whole."""
+
+    def views(self, key: bytes) -> tuple[View, ...]:
+        """The views of a key, the same ones for as long as the lens is used."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._views_of(key)
+        return known
+
+    @property
+    def anything(self) -> tuple[View, ...]:
+        """The views of the connection as a whole."""
+        if self._anything is None:
+            self._anything = self._anything_of()
+        return self._anything
 
     def masks(self, key: bytes) -> bool:
         """Some rule masks the key for this reader now."""
-        return any(view.masks for view in self._views(key))
+        return any(view.masks for view in self.views(key))
 
     @property
     def masks_anything(self) -> bool:
         """Some rule of the connection masks for this reader now."""
-        return any(view.masks for view in self._anything)
+        return any(view.masks for view in self.anything)
 
     def opaque(self, keys: Iterable[bytes], node: Node) -> Node:
         """A reply, or part of one, whose positions cannot be told: all of it hidden if any of the keys is
@@ -46,7 +63,7 @@ class Lens:
             return node
         if not keys:
             return self.hide(node) if self.masks_anything else node
-        self.touched.update(key for key in keys if any(view.covered for view in self._views(key)))
+        self.touched.update(key for key in keys if any(view.covered for view in self.views(key)))
         return self.hide(node) if any(self.masks(key) for key in keys) else node
 
     def value(self, key: bytes, node: Node) -> Node:
@@ -57,7 +74,7 @@ class Lens:
         """A member of a sorted set. Where the key hides values whole, it reads as nothing but masked, even if it
         is a document or null: were one member told from another, its rank would tell what is hidden."""
         shown = self.value(key, node)
-        hides = any(view.masks and view.plan is not None and view.plan.hides_whole for view in self._views(key))
+        hides = any(view.masks and view.plan is not None and view.plan.hides_whole for view in self.views(key))
         return wire.bulk(MASK) if hides and not node.is_null else shown
 
     def field(self, key: bytes, name: bytes, node: Node) -> Node:
@@ -65,7 +82,7 @@ class Lens:
         field it stands for."""
         if node.kids is not None:
             return self.opaque((key,), node)
-        for view in self._views(key):
+        for view in self.views(key):
             if node.is_null:
                 break
             if view.plan is not None and view.plan.covers_field(name) is not None:
@@ -75,7 +92,7 @@ class Lens:
         return node
 
     def _through(self, key: bytes, node: Node, door: Callable[[View, bytes], Masked]) -> Node:
-        for view in self._views(key):
+        for view in self.views(key):
             if node.is_null:
                 break
             if view.covered:
@@ -86,7 +103,7 @@ class Lens:
 
     def _scalar(self, view: View, node: Node, door: Callable[[View, bytes], Masked]) -> Node:
         if node.large:
-            self.wholes["too large"] += 1
+            self._count_whole("too large")
             return wire.bulk(MASK)
         if node.kids is not None:  # a tree where a value was expected: nothing in it may be read
             return self.hide(node)
@@ -104,23 +121,29 @@ class Lens:
             prefix, data = data[:4], data[4:]
         masked = door(view, data)
         for hit in masked.hits:
-            self.hits[hit.rule, hit.method] += 1
+            self._count_hit(hit.rule, hit.method)
         if masked.whole is not None:
-            self.wholes[masked.whole] += 1
+            self._count_whole(masked.whole)
         if masked.data is data or masked.data == data:
             return node
         if node.body is None:  # a simple string or an error: what is masked may need line ends
             return wire.bulk(masked.data)
         return wire.with_body(node, prefix + masked.data)
 
+    def _count_hit(self, rule: str, method: str) -> None:
+        self.hits[rule, method] = self.hits.get((rule, method), 0) + 1
+
+    def _count_whole(self, reason: str) -> None:
+        self.wholes[reason] = self.wholes.get(reason, 0) + 1
+
     def _counted(self, view: View, node: Node) -> Node:
         rule = view.rules[0].name if view.rules else ""
-        self.hits[rule, "redact"] += 1
+        self._count_hit(rule, "redact")
         return node
 
     def score(self, key: bytes, node: Node) -> Node:
         """A sorted set's score: 0 wherever any rule covers the key."""
-        for view in self._views(key):
+        for view in self.views(key):
             if view.covered and not node.is_null:
                 self.touched.add(key)
             if view.masks and not node.is_null:
@@ -136,7 +159,7 @@ class Lens:
     def hide(self, node: Node) -> Node:
         """Everything below reads as masked, whatever it is, and is counted as a reply that could not be read."""
         if not node.is_null:
-            self.wholes["unexpected reply"] += 1
+            self._count_whole("unexpected reply")
         return self.blank(node)
 
     def blank(self, node: Node) -> Node:

@@ -7,12 +7,14 @@ shape that turns out wrong at its end must be able to hide its beginning.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from proxy.core.buffer import Buffer, Parse
 from proxy.core.errors import WireError
 from proxy.core.steps import Close, Steps
-from proxy.core.viewer import Read
+from proxy.core.viewer import Read, Viewer
 from rules.model import Kind
+from rules.policy import Policy
 from rules.view import Shown, View, plain
 
 from .. import refuse, wire
@@ -34,6 +36,33 @@ CARRIES_AWAY = frozenset({"copy", "script", "unknown"})
 """Categories of what may do its work long after it was sent, behind a command that blocks, and then under other rules."""
 DIAGNOSTICS = frozenset({Treatment.MASK_ARGS, Treatment.MASK_WHOLE})
 """Reads of all of the connection, which a permission on all of it opens, recorded when the reply is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """How a reply is to be shown at one moment: refused after all, or by a shape through a lens.
+
+    `views` are those of the command's own keys; a reply of which none masks passes as it comes.
+    """
+
+    policy: Policy
+    lapsed: bool
+    refused: Refused | None
+    shape: str | None
+    lens: Lens
+    views: tuple[View, ...]
+
+    def holds(self, item: Sent, viewer: Viewer) -> bool:
+        """Nothing changed since."""
+        return self.policy is viewer.policy and self.lapsed == viewer.lapsed(item.read)
+
+
+def _liftable(item: Sent, lens: Lens) -> tuple[View, ...]:
+    """What was masked of a reply and might be lifted."""
+    seen = [view for key in sorted(lens.touched) for view in lens.views(key)]
+    if item.verdict.row.treatment in DIAGNOSTICS:
+        seen += lens.anything
+    return tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
 
 
 class Replies:
@@ -137,7 +166,7 @@ class Replies:
         view = viewer.view(viewer.resource(Kind.KEY, channel))
         if read is not None:
             view = viewer.recorded(view, read)
-        lens = Lens(lambda _: (view,), (viewer.anything(),))
+        lens = Lens(lambda _: (view,), lambda: (viewer.anything(),))
         payload = node.kids[at]
         if payload.kids is None:
             node.kids[at] = lens.value(channel, payload)
@@ -149,7 +178,7 @@ class Replies:
 
     def _monitor_line(self, node: Node, read: Read) -> None:
         viewer = self._state.viewer
-        lens = Lens(lambda _: (), (viewer.recorded(viewer.anything(), read),))
+        lens = Lens(lambda _: (), lambda: (viewer.recorded(viewer.anything(), read),))
         line = monitor_line(node, lens)
         if line is not None:
             self._state.say(shown(line))
@@ -269,76 +298,68 @@ class Replies:
     def _contents(self, item: Sent, kind: int, line: bytes) -> Loop:
         """Shows one reply value whose head was taken: streamed, masked, or replaced by a refusal."""
         state = self._state
-        refused, shape, views = self._verdict_now(item)
-        if refused is not None:
-            yield from self._discard(kind, line)
-            yield from self._refuse(item, refused)
-            return
-        masking = [view for view in views if view.masks]
+        glance = self._glance(item)
+        masking = [view for view in glance.views if view.masks]
         lifted = False
-        liftable = shape == "value" and any(view.may_lift for view in masking)
+        liftable = glance.shape == "value" and any(view.may_lift for view in masking)
         if liftable and kind == wire.BULK and wire.count_of(line, wire.MAX_BULK) >= 0:
             lifted = True  # a large value may then be streamed
             yield from state.lift(tuple(masking), item.read, item.verdict.row.name)
-            refused, shape, views = self._verdict_now(item)  # the policy may have changed while that was recorded
-            if refused is not None:
-                yield from self._discard(kind, line)
-                yield from self._refuse(item, refused)
-                return
-            masking = [view for view in views if view.masks]
-        if shape is None or not masking:
-            # Without a shape there are names and counts alone, whatever is hidden of the key.
-            yield from self._stream(item, kind, line, () if shape is None else views)
-            return
-        node = yield from self._read(kind, line, state.viewer.policy.limits.max_value_bytes)
-        if node is None:
-            self._say(item, refuse.TOO_LARGE)
-            return
-        yield from self._show(item, node, lift=not lifted)
+            glance = self._glance(item)
+            masking = [view for view in glance.views if view.masks]
+        if glance.refused is not None:
+            yield from self._discard(kind, line)
+            yield from self._refuse(item, glance.refused)
+        elif not masking:
+            yield from self._stream(item, kind, line, glance.views)
+        else:
+            node = yield from self._read(kind, line, state.viewer.policy.limits.max_value_bytes)
+            if node is None:
+                self._say(item, refuse.TOO_LARGE)
+            else:
+                yield from self._show(item, node, glance, lift=not lifted)
 
-    def _show(self, item: Sent, node: Node, *, lift: bool = True) -> Steps[None]:
-        """Lays the shape over a reply that is held whole, after what may be lifted was recorded."""
+    def _show(self, item: Sent, node: Node, glance: Glance | None = None, *, lift: bool = True) -> Steps[None]:
+        """Lays the shape over a reply that is held whole, after what may be lifted was recorded.
+
+        A glance from before the reply was there serves if nothing changed since.
+        """
         state = self._state
-        refused, shape, _ = self._verdict_now(item)
-        if refused is not None:
-            yield from self._refuse(item, refused)
+        if glance is None or not glance.holds(item, state.viewer):
+            glance = self._glance(item)
+        if glance.refused is not None:
+            yield from self._refuse(item, glance.refused)
             return
-        if shape is None:
+        if glance.shape is None:
             self._say(item, shown(node))
             return
-        lens = self._lens(item)
-        laid = SHAPES[shape](item.argv, node, lens, state.version)
-        wanted = self._liftable(item, lens) if lift else ()
+        laid = SHAPES[glance.shape](item.argv, node, glance.lens, state.version)
+        wanted = _liftable(item, glance.lens) if lift else ()
         if wanted:
             yield from state.lift(wanted, item.read, item.verdict.row.name)
-            lens = self._lens(item)
-            laid = SHAPES[shape](item.argv, node, lens, state.version)
-        self._count(lens)
+            yield from self._show(item, node, lift=False)
+            return
+        self._count(glance.lens)
         self._say(item, shown(laid))
 
-    def _liftable(self, item: Sent, lens: Lens) -> tuple[View, ...]:
-        """What was masked of a reply and might be lifted."""
-        seen = [view for key in sorted(lens.touched) for view in self._views(item, key)]
-        if item.verdict.row.treatment in DIAGNOSTICS:
-            seen += self._anything(item)
-        return tuple(dict.fromkeys(view for view in seen if view.masks and view.may_lift))
-
-    def _verdict_now(self, item: Sent) -> tuple[Refused | None, str | None, tuple[View, ...]]:
-        """Whether the reply may be shown under the policy of now, its shape, and the views it is seen through."""
-        state, verdict = self._state, item.verdict
+    def _glance(self, item: Sent) -> Glance:
+        """What the reply may be shown as under the policy of now."""
+        viewer, verdict = self._state.viewer, item.verdict
+        policy, lapsed = viewer.policy, viewer.lapsed(item.read)
+        lens = Lens(lambda key: self._views(item, key), lambda: self._anything(item))
         shape = verdict.shape
-        if item.policy is not state.viewer.policy or state.viewer.lapsed(item.read):
-            again = state.judge_again(item.argv, item.read)
+        if item.policy is not policy or lapsed:
+            again = self._state.judge_again(item.argv, item.read)
             if isinstance(again, Refused):
-                return again, None, ()
+                return Glance(policy, lapsed, again, None, lens, ())
             if verdict.argv == item.argv:  # it went up as it was said; what would be rewritten now is hidden
                 shape = again.shape if again.argv == item.argv else "hidden"
-        if shape is None:  # names and counts, whoever reads
-            return None, None, ()
-        views = tuple(view for key in verdict.keys for view in self._views(item, key))
+        if shape is None:  # names and counts, whoever reads and whatever is hidden of the key
+            return Glance(policy, lapsed, None, None, lens, ())
+        views = tuple(view for key in verdict.keys for view in lens.views(key))
         if verdict.by_anything:
-            views += self._anything(item)
-        return None, shape, views
+            views += lens.anything
+        return Glance(policy, lapsed, None, shape, lens, views)
 
     def _views(self, item: Sent, key: bytes) -> tuple[View, ...]:
         """The views of a key under the policy of now and, if it changed, under that of the request."""
@@ -354,9 +375,6 @@ class Replies:
         if item.verdict.row.treatment is Treatment.MASK_REPLY:  # counters stay zeroed for everybody
             return (viewer.anything(), viewer.anything(item.policy))
         return (viewer.recorded(viewer.anything(), item.read), viewer.recorded(viewer.anything(item.policy), item.read))
-
-    def _lens(self, item: Sent) -> Lens:
-        return Lens(lambda key: self._views(item, key), self._anything(item))
 
     def _refuse(self, item: Sent, refused: Refused) -> Steps[None]:
         """A rule came between the command and its reply that would have refused the command."""
@@ -403,8 +421,8 @@ class Replies:
                 yield None
                 if policy is not state.viewer.policy:
                     policy = state.viewer.policy
-                    refused, shape, views = self._verdict_now(item)
-                    if refused is not None or (shape is not None and any(view.masks for view in views)):
+                    glance = self._glance(item)
+                    if glance.refused is not None or any(view.masks for view in glance.views):
                         raise WireError("a rule came that masks a reply which was streaming")
                 continue
             state.mid_frame = True
