@@ -25,13 +25,15 @@ def printable(name: bytes) -> bytes:
 
 def refusal(operation: str, key: bytes | None, why: Refusal) -> Shown:
     """The error line of a refused command; `key` None where the command as a whole is refused."""
-    verb = printable(operation.encode())
+    what = printable(operation.encode())
+    if key is not None:
+        what += b' on "%b"' % printable(key)
     if why.rule is None:
-        return plain(b"-NOPERM veil: %b is refused: %b\r\n" % (verb, printable(why.reason.encode())))
+        return plain(b"-NOPERM veil: %b is refused: %b\r\n" % (what, printable(why.reason.encode())))
     rule = printable(why.rule.encode())
     if key is None:
-        return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (verb, rule))
-    return plain(b'-NOPERM veil: %b on "%b" is refused: the masking rule "%b" covers it\r\n' % (verb, printable(key), rule))
+        return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (what, rule))
+    return plain(b'-NOPERM veil: %b is refused: the masking rule "%b" covers it\r\n' % (what, rule))
 
 
 def inside_multi(operation: str) -> Shown:
