@@ -23,9 +23,9 @@ def printable(name: bytes) -> bytes:
     return bytes(byte if 32 <= byte < 127 and byte != 34 else 63 for byte in name[:NAME_LIMIT])
 
 
-def refusal(operation: str, key: bytes | None, why: Refusal) -> Shown:
+def refusal(operation: bytes, key: bytes | None, why: Refusal) -> Shown:
     """The error line of a refused command; `key` None where the command as a whole is refused."""
-    what = printable(operation.encode())
+    what = printable(operation)
     if key is not None:
         what += b' on "%b"' % printable(key)
     if why.rule is None:

@@ -81,6 +81,14 @@ def test_byte_by_byte_gives_the_same_bytes(desk: Desk) -> None:
     assert shown == MASKED + MASKED + blob(b"7")
 
 
+def test_a_command_nobody_knows_is_refused_by_the_name_it_came_with_and_noted_without_it(desk: Desk) -> None:
+    assert (
+        desk.ask(b"no\xffSuch", CANARY)
+        == b'-NOPERM veil: NO?SUCH is refused while the masking rule "Secrets" applies to you\r\n'
+    )
+    assert [note.operation for note in desk.play.notes] == ["*"]
+
+
 def test_an_inline_command_goes_up_as_an_array(desk: Desk) -> None:
     desk.play.reader(b'GET "secret:\\x31"\r\n')
 

@@ -42,6 +42,13 @@ class Row:
         """As refusals spell it: the command, and the subcommand after a blank."""
         return f"{self.command} {self.subcommand}" if self.subcommand else self.command
 
+    def spoken(self, argv: tuple[bytes, ...]) -> bytes:
+        """The name for the reader that sent the command: where the row stands for many, the reader's own word.
+
+        Not for the audit trail: what is no command may be anything.
+        """
+        return argv[0].upper() if "*" in self.name else self.name.encode()
+
 
 def _read(text: str) -> tuple[Row, ...]:
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
