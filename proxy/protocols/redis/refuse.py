@@ -23,15 +23,16 @@ def printable(name: bytes) -> bytes:
     return bytes(byte if 32 <= byte < 127 and byte != 34 else 63 for byte in name[:NAME_LIMIT])
 
 
-def refusal(operation: str, key: bytes | None, why: Refusal) -> Shown:
+def refusal(operation: bytes, key: bytes | None, why: Refusal) -> Shown:
     """The error line of a refused command; `key` None where the command as a whole is refused."""
-    verb = printable(operation.encode())
+    verb = printable(operation)
+    on = b"" if key is None else b' on "%b"' % printable(key)
     if why.rule is None:
-        return plain(b"-NOPERM veil: %b is refused: %b\r\n" % (verb, printable(why.reason.encode())))
+        return plain(b"-NOPERM veil: %b%b is refused: %b\r\n" % (verb, on, printable(why.reason.encode())))
     rule = printable(why.rule.encode())
     if key is None:
         return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (verb, rule))
-    return plain(b'-NOPERM veil: %b on "%b" is refused: the masking rule "%b" covers it\r\n' % (verb, printable(key), rule))
+    return plain(b'-NOPERM veil: %b%b is refused: the masking rule "%b" covers it\r\n' % (verb, on, rule))
 
 
 def inside_multi(operation: str) -> Shown:

@@ -378,7 +378,7 @@ class Replies:
 
     def _refuse(self, item: Sent, refused: Refused) -> Steps[None]:
         """A rule came between the command and its reply that would have refused the command."""
-        self._say(item, refuse.refusal(refused.row.name, refused.key, refused.refusal))
+        self._say(item, refuse.refusal(refused.row.spoken(item.argv), refused.key, refused.refusal))
         viewer = self._state.viewer
         resource = None if refused.key is None else viewer.resource(Kind.KEY, refused.key)
         yield from self._state.flush()
