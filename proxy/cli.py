@@ -42,6 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
+class _Parser(argparse.ArgumentParser):
+    """A usage error is one line, as every other error is; `--help` has the rest."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         from proxy.release import version
@@ -51,7 +58,7 @@ class _Version(argparse.Action):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="veil", description="A masking proxy between tools and brokers.", allow_abbrev=False)
+    parser = _Parser(prog="veil", description="A masking proxy between tools and brokers.", allow_abbrev=False)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     parser.set_defaults(verb=None)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -62,13 +69,13 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     run = verb("run", _run, "Run every listener until SIGTERM or SIGINT; SIGHUP reads the rules at once.")
-    run.add_argument("--config", type=Path, required=True, metavar="FILE", help="the config, veil.yaml")
+    run.add_argument("--config", required=True, metavar="FILE", help="the config, veil.yaml")
     run.add_argument("--workers", type=int, default=1, metavar="N", help="processes (this version: 1)")
 
     check = verb("check", _check, "Read config and rules, connect to nothing, and tell every problem.")
     what = check.add_mutually_exclusive_group(required=True)
-    what.add_argument("--config", type=Path, metavar="FILE", help="a config, with its rules")
-    what.add_argument("--rules", type=Path, metavar="DIR", help="a directory of rule files")
+    what.add_argument("--config", metavar="FILE", help="a config, with its rules")
+    what.add_argument("--rules", metavar="DIR", help="a directory of rule files")
 
     preview = verb("preview", _preview, "Mask FILE as a reader would see it and write exactly those bytes.")
     _add_resource(preview)
@@ -82,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--as", dest="user", required=True, metavar="USER", help="the reader")
 
     surface = verb("surface", _surface, "Print a protocol's table: each operation, what it exposes, what is done.")
-    surface.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="left out: the names of the protocols")
+    surface.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="left out: each protocol's")
 
     demo = verb("demo", _demo, "Start a real broker and Veil before it, and show both sides.")
     demo.add_argument("--once", action="store_true", help="check, print and end")
@@ -94,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_resource(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rules", type=Path, required=True, metavar="DIR", help="the directory of rule files")
+    parser.add_argument("--rules", required=True, metavar="DIR", help="the directory of rule files")
     parser.add_argument("--platform", required=True, metavar="P", help="kafka, rabbitmq, artemis, redis, memcached")
     parser.add_argument("--resource", required=True, metavar="KIND=NAME", help="such as key=customer:1")
     parser.add_argument("--connection", metavar="C", help="left out: rules of every scope, grants without one")
@@ -140,7 +147,7 @@ def _check(asked: argparse.Namespace) -> int:
     from proxy.protocols import PROTOCOLS
     from proxy.settings import load_configuration
 
-    directory: Path | None = asked.rules
+    directory: Path | str | None = asked.rules  # as given, so that places are spelled so
     wrong = False
     if asked.config is not None:
         try:
@@ -148,7 +155,7 @@ def _check(asked: argparse.Namespace) -> int:
         except ConfigError as bad:
             _tell(bad.problems)
             wrong = True
-            directory = _directory_of(asked.config)
+            directory = _directory_of(Path(asked.config))
     if directory is not None:
         wrong = not _check_rules(directory) or wrong
     return PROBLEMS if wrong else FINE
@@ -170,7 +177,7 @@ def _directory_of(config: Path) -> Path | None:
     return found if found.is_dir() else None
 
 
-def _check_rules(directory: Path) -> bool:
+def _check_rules(directory: Path | str) -> bool:
     from rules.check import warnings
     from rules.store.files import read_directory
 
@@ -191,7 +198,7 @@ class _Wrong(Exception):
         self.lines = lines
 
 
-def _book(directory: Path) -> RuleBook:
+def _book(directory: str) -> RuleBook:
     from rules.store.files import read_directory
 
     reading = read_directory(directory)
@@ -289,15 +296,13 @@ def _contents(file: str) -> bytes:
 def _surface(asked: argparse.Namespace) -> int:
     from proxy.protocols import PROTOCOLS
 
-    if asked.protocol is None:
-        for name in sorted(PROTOCOLS):
-            sys.stdout.write(name + "\n")
-        return FINE
-    entry = PROTOCOLS.get(asked.protocol)
-    if entry is None:
+    if asked.protocol is not None and asked.protocol not in PROTOCOLS:
         return _usage(f"no protocol {asked.protocol!r} in this version (there are: {', '.join(sorted(PROTOCOLS))})")
-    text = entry.surface()
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    for name, entry in sorted(PROTOCOLS.items()):
+        if asked.protocol is None:
+            sys.stdout.write(f"{name}\n")
+        if asked.protocol in (None, name):
+            sys.stdout.write(entry.surface())
     return FINE
 
 

@@ -118,6 +118,8 @@ def chain(entry: Entry, time: str, seq: int, previous: str) -> tuple[str, str]:
     if entry.resource is not None:
         told["resource"] = {str(entry.resource.kind): _cut(spell_name(entry.resource.name))}
     told["rules"] = [_tag(tag) for tag in entry.rules]
+    if entry.event == REFUSED and entry.rules:
+        told["rule"] = _cut(entry.rules[0].name)  # the one that the refusal names
     if entry.operation:
         told["operation"] = _cut(entry.operation)
     if entry.field:

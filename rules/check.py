@@ -16,6 +16,7 @@ from .overlap import always_above, paths_meet
 from .patterns import glob_matches, globs_meet, literal_prefix, literal_suffix
 
 NEARLY_ALL = 16  # characters kept; an e-mail address, a card number and an IBAN's account are no longer
+VALUE_OF_A_FIELD = {FieldKind.FIELD, FieldKind.WHOLE_VALUE}  # whole_value takes in the value of each hash field
 PATHS_COMPARED = 2500  # pairs of paths; a thousand rules with a path each need a few hundred unless all look alike
 WARNING_LIMIT = 500  # warnings told; after so many it is the rules' design that needs a look
 
@@ -109,7 +110,7 @@ def _clash_of_depth(at: _At, before: _At, place: Place, where: str) -> Iterator[
 
 def _same(one: Field, other: Field) -> bool:
     if one.kind is not other.kind:
-        return False
+        return {one.kind, other.kind} == VALUE_OF_A_FIELD
     match one.kind:
         case FieldKind.JSON_PATH:
             assert one.path is not None
@@ -258,7 +259,8 @@ class _Related:
         for group in groups.values():
             self.pairs.extend((one, other) for one in group for other in group)
         wholes = [field for field in fields if field.kind is FieldKind.WHOLE_VALUE]
-        self.pairs.extend((one, other) for one in wholes for other in paths)
+        named = [field for field in fields if field.kind is FieldKind.FIELD]
+        self.pairs.extend((one, other) for one in wholes for other in (*paths, *named))
         for one, other in self._near(paths):
             if self._left == 0:
                 self.is_whole = False

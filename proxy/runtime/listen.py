@@ -79,6 +79,7 @@ class _ReaderServices:
     journal: Journal
     upstream: Upstream
     address: Address
+    tally: Tally
 
     async def record(self, entries: tuple[Entry, ...]) -> tuple[Receipt, ...] | None:
         return await self.journal.record(entries)
@@ -88,6 +89,9 @@ class _ReaderServices:
 
     async def ask(self, probe: Probe) -> bool:
         return await self.upstream.ask(probe, self.address)
+
+    def worked(self, seconds: float) -> None:
+        self.tally.worked(seconds)
 
 
 async def bind(address: Address) -> list[trio.SocketListener]:
@@ -207,7 +211,7 @@ class Listener:
             lapse_s=settings.lapse_s,
         )
         session = settings.protocol.session(viewer, settings.session)
-        services = _ReaderServices(house.journal, self._upstream, connected.address)
+        services = _ReaderServices(house.journal, self._upstream, connected.address, self._tally)
         relay = Relay(session, stream, connected.stream, services, settings.times)
         house.current.subscribe(relay.policy_changed)
         house.census.relays.add(relay)

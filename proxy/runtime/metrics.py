@@ -6,14 +6,15 @@ Labels are names out of the config and of rules, and fixed words; never a resour
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.core.tally import Tally
+from proxy.core.tally import BOUNDS_S, Tally
 
 from .current import Current
 from .journal import Journal
@@ -90,16 +91,28 @@ class Metrics(Collector):
     def _contents(self) -> Iterable[Metric]:
         where = ["platform", "connection"]
         masked = CounterMetricFamily("veil_values_masked", "Fields masked.", labels=[*where, "rule", "method"])
-        whole = CounterMetricFamily("veil_values_masked_whole", "Values masked whole.", labels=[*where, "reason"])
+        whole = CounterMetricFamily("veil_values_masked_whole", "Values masked whole.", labels=["reason"])
         refused = CounterMetricFamily("veil_refusals", "Operations refused.", labels=[*where, "rule"])
         unmasked = CounterMetricFamily("veil_unmasked_reads", "Reads shown unmasked, each recorded.", labels=where)
+        reasons: Counter[str] = Counter()
         for connection, tally in self._counted.tallies.items():
             here = [self._counted.platforms.get(connection, ""), connection]
             for (rule, method), count in tally.masked.items():
                 masked.add_metric([*here, rule, method], count)
-            for reason, count in tally.whole.items():
-                whole.add_metric([*here, reason], count)
-            for rule, count in tally.refusals.items():
+            reasons.update(tally.whole)
+            for rule, count in {"": 0, **tally.refusals}.items():
                 refused.add_metric([*here, rule], count)
             unmasked.add_metric(here, tally.unmasked_reads)
-        yield from (masked, whole, refused, unmasked)
+        for reason, count in reasons.items():
+            whole.add_metric([reason], count)
+        yield from (masked, whole, refused, unmasked, self._spans())
+
+    def _spans(self) -> Metric:
+        spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
+        tallies = self._counted.tallies.values()
+        buckets, total = [], 0
+        for position, bound in enumerate((*map(str, BOUNDS_S), "+Inf")):
+            total += sum(tally.spans[position] for tally in tallies)
+            buckets.append((bound, total))
+        spans.add_metric([], buckets, sum(tally.span_s for tally in tallies))
+        return spans

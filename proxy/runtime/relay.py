@@ -38,6 +38,8 @@ class Services(Protocol):
 
     async def ask(self, probe: Probe) -> bool: ...
 
+    def worked(self, seconds: float) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Times:
@@ -223,12 +225,15 @@ class Relay:
         while True:
             if self._closing:  # the other lane met nonsense or the end: nothing more is judged or sent
                 await trio.sleep_forever()
+            began_s = trio.current_time()
             try:
                 step = steps.send(answer)
             except StopIteration:
+                self._services.worked(trio.current_time() - began_s)
                 lane.holding = False
                 self._signal()
                 return
+            self._services.worked(trio.current_time() - began_s)
             if isinstance(step, Hold):
                 await self._hold(lane)
                 answer = None

@@ -25,6 +25,7 @@ from rules.store.values import near
 from .model import Configuration, Settings
 from .values import FromEnvironment, Odd, read_address, read_upstream
 
+EMPTY = "empty: taken for a half-finished write"
 PREFIX = "VEIL_"
 NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
@@ -56,19 +57,23 @@ class _Told:
         self.problems.append(Problem(origin, message) if isinstance(origin, Place) else f"{origin}: {message}")
 
 
-def load_configuration(path: Path, environment: Mapping[str, str], carried_out: Collection[str]) -> Configuration:
+def load_configuration(given: Path | str, environment: Mapping[str, str], carried_out: Collection[str]) -> Configuration:
     """The configuration of a file; `carried_out` names the protocols that this version speaks.
+
+    Places spell the file as it was given.
 
     Raises:
         ConfigError: with every problem, each one line.
     """
+    path = Path(given)
     try:
         data = path.read_bytes()
     except OSError as failed:
-        raise ConfigError([f"{path}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
+        raise ConfigError([f"{given}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
     told = _Told()
-    loaded = document.load(data, str(path))
-    told.problems += loaded.problems
+    loaded = document.load(data, str(given))
+    for each in loaded.problems:  # the hint of an empty file is for rule files
+        told.tell(each.place, EMPTY if each.message == document.EMPTY else each.message)
     if loaded.root is None:
         raise ConfigError(told.problems)
     origins = _Origins()

@@ -84,8 +84,24 @@ def test_wrong_usage_is_exit_2(arguments: list[str], capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
 
+    told = capsys.readouterr()
     assert ended.value.code == 2
-    assert capsys.readouterr().out == ""
+    assert told.out == ""
+    assert told.err.startswith("veil")
+    assert told.err.count("\n") == 1
+
+
+def test_places_spell_files_as_they_were_given(
+    tmp_path: Path, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rules.d" / "rules.yaml").write_text("rules: no\n", encoding="utf-8")
+    config.write_text("store: no\n", encoding="utf-8")
+
+    assert cli.main(["check", "--rules", "./rules.d"]) == 1
+    assert capsys.readouterr().err.startswith("./rules.d/rules.yaml:1:8: ")
+    assert cli.main(["check", "--config", "./veil.yaml"]) == 1
+    assert all(line.startswith("./veil.yaml:1:") for line in capsys.readouterr().err.splitlines())
 
 
 def test_no_verb_shows_the_help_and_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -241,11 +257,12 @@ def test_explain_names_the_rule_and_the_grant(rules: Path, capsys: pytest.Captur
     assert "granted to user auditor" in told
 
 
-def test_surface_lists_protocols_and_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["surface"]) == 0
-    assert capsys.readouterr().out == "redis\n"
+def test_surface_prints_the_table_of_a_protocol_and_without_one_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["surface", "redis"]) == 0
-    assert "HGETALL" in capsys.readouterr().out
+    table = capsys.readouterr().out
+    assert "HGETALL" in table
+    assert cli.main(["surface"]) == 0
+    assert capsys.readouterr().out == "redis\n" + table
     assert cli.main(["surface", "gopher"]) == 2
 
 

@@ -270,3 +270,7 @@ def test_the_schema_of_the_config_can_be_made() -> None:
 
     assert schema["additionalProperties"] is False
     assert "from" in schema["$defs"]["ReaderSettings"]["properties"]
+
+
+def test_an_empty_file_is_not_told_to_hold_rules(tmp_path: Path) -> None:
+    assert problems(tmp_path, "# nothing\n") == ["1:1: empty: taken for a half-finished write"]

@@ -53,8 +53,19 @@ def test_a_line_has_its_keys_in_order_and_no_blanks() -> None:
 def test_what_an_entry_does_not_have_is_left_out() -> None:
     line, _ = chain(Entry(REFUSED, "", operation="EVAL", field="$.a", rules=(RuleTag("R"),)), TIME, 1, FIRST_PREVIOUS)
 
-    assert list(json.loads(line)) == ["time", "event", "who", "rules", "operation", "field", "seq", "previous", "hash"]
+    expected = ["time", "event", "who", "rules", "rule", "operation", "field", "seq", "previous", "hash"]
+    assert list(json.loads(line)) == expected
     assert json.loads(line)["rules"] == [{"name": "R"}]
+
+
+def test_a_refusal_tells_its_rule_by_name_and_an_unmasked_read_its_rules() -> None:
+    refused, _ = chain(Entry(REFUSED, "a", rules=(RuleTag("R", ("GDPR",)),)), TIME, 1, FIRST_PREVIOUS)
+    unread, _ = chain(Entry(REFUSED, "a"), TIME, 1, FIRST_PREVIOUS)
+    read, _ = chain(ENTRY, TIME, 1, FIRST_PREVIOUS)
+
+    assert json.loads(refused)["rule"] == "R"
+    assert "rule" not in json.loads(unread)
+    assert "rule" not in json.loads(read)
 
 
 def test_a_line_is_one_line_of_ascii_whatever_the_names_are() -> None:

@@ -193,6 +193,20 @@ def test_fields_of_a_hash_clash_by_their_name() -> None:
     assert "field:x meets field:x" in line
 
 
+def test_a_field_of_a_hash_clashes_with_what_hides_every_value() -> None:
+    def of(name: str, field: str) -> str:
+        return f'  - {{name: {name}, platform: redis, resources: ["s*"], fields: [{field}]}}\n'
+
+    token = "{kind: field, name: token, method: partial, keep_last: 2}"
+    whole = "{kind: whole_value, method: redact}"
+    for text in (of("one", token) + of("two", whole), of("one", whole) + of("two", token), of("one", f"{token}, {whole}")):
+        lines = told("rules:\n" + text)
+
+        assert len(lines) == 1
+        assert "field:token" in lines[0]
+        assert lines[0].endswith("redact wins")
+
+
 def test_too_many_different_paths_are_told_as_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "PATHS_COMPARED", 1)
 

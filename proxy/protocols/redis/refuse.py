@@ -25,15 +25,14 @@ def printable(name: bytes) -> bytes:
 
 def refusal(operation: bytes, key: bytes | None, why: Refusal) -> Shown:
     """The error line of a refused command; `key` None where the command as a whole is refused."""
-    what = printable(operation)
-    if key is not None:
-        what += b' on "%b"' % printable(key)
+    verb = printable(operation)
+    on = b"" if key is None else b' on "%b"' % printable(key)
     if why.rule is None:
-        return plain(b"-NOPERM veil: %b is refused: %b\r\n" % (what, printable(why.reason.encode())))
+        return plain(b"-NOPERM veil: %b%b is refused: %b\r\n" % (verb, on, printable(why.reason.encode())))
     rule = printable(why.rule.encode())
     if key is None:
-        return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (what, rule))
-    return plain(b'-NOPERM veil: %b is refused: the masking rule "%b" covers it\r\n' % (what, rule))
+        return plain(b'-NOPERM veil: %b is refused while the masking rule "%b" applies to you\r\n' % (verb, rule))
+    return plain(b'-NOPERM veil: %b%b is refused: the masking rule "%b" covers it\r\n' % (verb, on, rule))
 
 
 def inside_multi(operation: str) -> Shown:

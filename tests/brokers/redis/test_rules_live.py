@@ -154,9 +154,8 @@ def test_before_the_first_good_read_everything_is_masked_with_the_reason_and_it_
         refused = client.call("EVAL", "return redis.call('GET', 'open')", 0)
         assert isinstance(refused, Fault)
         assert refused.endswith(b"the masking rules could not be read")
-        status, page = running.page("/readyz")
-        assert status == 503
-        assert "rules.yaml" in page
+        wait_until(lambda: "rules.yaml" in running.page("/readyz")[1], "/readyz names the broken file")
+        assert running.page("/readyz")[0] == 503
         assert running.metric("veil_values_masked_whole_total", reason="rules could not be read")
         canary.assert_nowhere(running, [client])
 

@@ -82,10 +82,9 @@ def test_byte_by_byte_gives_the_same_bytes(desk: Desk) -> None:
 
 
 def test_a_command_nobody_knows_is_refused_by_the_name_it_came_with_and_noted_without_it(desk: Desk) -> None:
-    assert (
-        desk.ask(b"no\xffSuch", CANARY)
-        == b'-NOPERM veil: NO?SUCH is refused while the masking rule "Secrets" applies to you\r\n'
-    )
+    refused = b'-NOPERM veil: NO?SUCH is refused while the masking rule "Secrets" applies to you\r\n'
+
+    assert desk.ask(b"no\xffSuch", CANARY) == refused
     assert [note.operation for note in desk.play.notes] == ["*"]
 
 
@@ -196,8 +195,10 @@ def test_before_the_first_read_of_the_rules_everything_is_masked() -> None:
     desk.policy = Policy.closed()
 
     assert desk.ask(b"GET", b"any", answer=blob(CANARY)) == MASKED
-    assert desk.ask(b"STRLEN", b"any") == b'-NOPERM veil: STRLEN on "any" is refused: the masking rules could not be read\r\n'
-    assert b"is refused: the masking rules could not be read\r\n" in desk.ask(b"NOSUCH", b"any")
+    said = b"is refused: the masking rules could not be read\r\n"
+    assert desk.ask(b"STRLEN", b"any") == b'-NOPERM veil: STRLEN on "any" ' + said
+    assert desk.ask(b"EVAL", b"return 1", b"0") == b"-NOPERM veil: EVAL " + said
+    assert desk.ask(b"nosuch", b"any") == b"-NOPERM veil: NOSUCH " + said
 
 
 @pytest.mark.parametrize("rules", [rule("Whole", "z:*", WHOLE), rule("All", "z:*", mask_all=True)], ids=["whole", "all"])
@@ -206,3 +207,21 @@ def test_no_member_of_a_sorted_set_can_be_told_from_another_where_values_are_hid
     held = array(blob(b'{"email":"%b"}' % CANARY), blob(b"null"), blob(b'{"guess'), blob(b"plain"))
 
     assert desk.ask(b"ZRANGE", b"z:1", b"0", b"-1", answer=held) == array(*[MASKED] * 4)
+
+
+@pytest.mark.parametrize(
+    ("argv", "spoken"),
+    [
+        ((b"nosuch", CANARY), b"NOSUCH"),
+        ((b"ai.modelget", CANARY), b"AI.MODELGET"),
+        ((b"tfunction", b"load", CANARY), b"TFUNCTION LOAD"),
+        ((b"config", b"nosuch", CANARY), b"CONFIG"),
+        ((b'no"such\r\n\xff', CANARY), b"NO?SUCH???"),
+        ((b"x" * 1000, CANARY), b"X" * 128),
+    ],
+)
+def test_the_refusal_of_a_command_without_a_row_of_its_own_names_what_was_sent(argv: tuple[bytes, ...], spoken: bytes) -> None:
+    desk = Desk()
+
+    assert desk.ask(*argv) == b'-NOPERM veil: %b is refused while the masking rule "Secrets" applies to you\r\n' % spoken
+    assert not desk.play.sent_up()

@@ -248,3 +248,23 @@ async def test_a_connection_is_quiet_once_the_server_has_answered(
     await trio.sleep(3)
 
     assert wired.relay.quiet_for_s() >= 3
+
+
+async def test_each_span_of_work_is_told_without_what_it_waited_for(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    def from_server(data: bytes) -> Steps[None]:
+        if data:
+            autojump_clock.jump(0.25)
+            yield Record((Entry("e", "w"),))
+            autojump_clock.jump(0.5)
+            yield ToReader(plain(data))
+
+    wired = Wired(Scripted(from_server=from_server))
+    nursery.start_soon(wired.run)
+    await wired.server.send_all(b"x")
+    await trio.sleep(60.0)
+    wired.desk.may_go_on.set()
+    await take(wired.reader, 1)
+
+    assert [span for span in wired.desk.spans_s if span] == pytest.approx([0.25, 0.5])

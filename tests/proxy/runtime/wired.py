@@ -49,6 +49,7 @@ class Desk:
     def __init__(self) -> None:
         self.notes: list[Entry] = []
         self.recorded: list[Entry] = []
+        self.spans_s: list[float] = []
         self.may_go_on = trio.Event()
         self.answer: tuple[Receipt, ...] | None = None
 
@@ -62,6 +63,9 @@ class Desk:
 
     async def ask(self, probe: Probe) -> bool:
         return probe.subject == "yes"
+
+    def worked(self, seconds: float) -> None:
+        self.spans_s.append(seconds)
 
 
 class Wired:

@@ -440,11 +440,7 @@ class Replies:
             self._state.pending.pop()
 
     def _count(self, lens: Lens) -> None:
-        tally = self._state.viewer.tally
-        for hit, count in lens.hits.items():
-            tally.masked[hit] += count
-        for reason, count in lens.wholes.items():
-            tally.whole[reason] += count
+        self._state.viewer.tally.count(lens.hits, lens.wholes)
 
 
 def node_text(node: Node) -> bytes:

@@ -123,7 +123,7 @@ class Requests:
             yield from self._state.lift((self._state.viewer.anything(),), read, "MONITOR")
         verdict = yield from self._state.judge(argv, read)
         if isinstance(verdict, Refused):
-            yield from self._refuse(argv, verdict)
+            yield from self._refuse(verdict, argv)
             return None
         transaction = self._transaction
         if transaction is not None and role is not Role.MULTI and role is not Role.RESET:
@@ -139,7 +139,7 @@ class Requests:
             yield from self._state.flush()
         return sent
 
-    def _refuse(self, argv: tuple[bytes, ...], verdict: Refused) -> Steps[None]:
+    def _refuse(self, verdict: Refused, argv: tuple[bytes, ...]) -> Steps[None]:
         if self._transaction is not None:
             self._transaction.refused = True
         self._answer(refuse.refusal(verdict.row.spoken(argv), verdict.key, verdict.refusal))

@@ -39,15 +39,16 @@ class Row:
 
     @property
     def name(self) -> str:
-        """As refusals spell it: the command, and the subcommand after a blank."""
+        """As the table and the audit trail spell it: the command, and the subcommand after a blank."""
         return f"{self.command} {self.subcommand}" if self.subcommand else self.command
 
     def spoken(self, argv: tuple[bytes, ...]) -> bytes:
-        """The name for the reader that sent the command: where the row stands for many, the reader's own word.
-
-        Not for the audit trail: what is no command may be anything.
-        """
-        return argv[0].upper() if "*" in self.name else self.name.encode()
+        """The name for the reader, where the row stands for many: what was sent, in upper case."""
+        if self.command.endswith("*"):
+            return argv[0].upper()
+        if self.subcommand == "*":
+            return argv[0].upper() + b" " + argv[1].upper()
+        return self.name.encode()
 
 
 def _read(text: str) -> tuple[Row, ...]:
