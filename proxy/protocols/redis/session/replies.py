@@ -419,17 +419,16 @@ class Replies:
         if whole is not None:
             self._say(item, passing(whole, views))
             return
-        policy = state.viewer.policy
+        glance = self._glance(item)
         keep = not state.viewer.anything().masks
         for piece in wire.stream(self._buffer, kind, line, keep, self._aside):
             if piece is None:
                 yield None
-                if policy is not state.viewer.policy:
-                    policy = state.viewer.policy
-                    glance = self._glance(item)
-                    if glance.refused is not None or any(view.masks for view in glance.views):
-                        raise WireError("a rule came that masks a reply which was streaming")
                 continue
+            if not glance.holds(item, state.viewer):  # while more came, or while the reader took what was there
+                glance = self._glance(item)
+                if glance.refused is not None or any(view.masks for view in glance.views):
+                    raise WireError("a rule came that masks a reply which was streaming, or its read has lapsed")
             state.mid_frame = True
             self._say(item, passing(piece, views))
             if state.is_long:
