@@ -95,10 +95,7 @@ class App:
         self.current = Current()
         self.journal = Journal(configuration.audit_path, log)
         wanted = configuration.settings.limits.max_connections
-        most = min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-        if most < wanted:
-            log.warning("few-descriptors", count=most, reason="max_connections is more than the open files that are allowed")
-        self._census = Census(most)
+        self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
         self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
         self._platforms = {each.connection.name: str(each.connection.platform) for each in self._settings}
@@ -183,6 +180,9 @@ class App:
                         listener=str(address),
                         upstream=", ".join(map(str, settings.upstream)),
                     )
+                if self._census.most < self.configuration.settings.limits.max_connections:
+                    reason = "max_connections is more than the open files that are allowed"
+                    self._log.warning("few-descriptors", count=self._census.most, reason=reason)
                 self._log.info("serving", version=version(), address=str(bound.admin))
                 task_status.started(bound)
                 await self._stop.wait()

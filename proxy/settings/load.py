@@ -5,6 +5,7 @@ Every problem is told, each with its place in the file or with the variable it c
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -246,8 +247,24 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
             except ValueError:
                 continue  # its shape is told by the model
     for where, address in upstreams:
-        if address in listening:
+        if any(_leads_to(address, own) for own in listening):
             yield where, f"{address} is Veil itself"
+
+
+def _leads_to(upstream: Address, listening: Address) -> bool:
+    """Whether a connection to one would arrive at the other, as far as their spelling tells. It would go round until
+    nothing more can be opened."""
+    return upstream.port == listening.port and not _meant(upstream.host).isdisjoint(_meant(listening.host))
+
+
+def _meant(host: str) -> frozenset[str]:
+    """The addresses that a host stands for on every machine; any other name stands for itself. Nobody is asked."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return frozenset({"127.0.0.1", "::1"} if name == "localhost" else {name})
+    return frozenset({str(address), "127.0.0.1", "::1"} if address.is_unspecified else {str(address)})
 
 
 def _items(listed: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -67,6 +68,24 @@ async def test_addresses_are_tried_in_order() -> None:
 async def test_the_address_of_a_connection_is_the_server_s_own_and_no_name() -> None:
     async with broker() as running:
         connected = await Upstream("shop", [Address("localhost", running.address.port)]).connect()
+        assert connected is not None
+        assert connected.address == running.address
+        await connected.stream.aclose()
+
+
+async def test_an_address_that_never_answers_is_given_up_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "CONNECT_S", 0.1)
+    async with broker() as running:
+        with ExitStack() as stack:
+            hole = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(4):  # its queue is full from now on, and what comes is dropped
+                filler = stack.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(hole.getsockname())
+            silent = Address("127.0.0.1", hole.getsockname()[1])
+            with trio.fail_after(3):
+                connected = await Upstream("shop", [silent, running.address]).connect()
+                assert await Upstream("shop", [silent]).connect() is None
         assert connected is not None
         assert connected.address == running.address
         await connected.stream.aclose()
