@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -302,12 +303,21 @@ def _protocol(platform: object, protocol: object, loc: Loc, carried_out: Collect
         yield loc, f"the protocol {quote(protocol)} is not carried out by this version"
 
 
+def is_directory(path: Path) -> bool | None:
+    """None where there is nothing, or nothing that can be looked at: `Path.is_dir` raises where a folder may not be
+    entered or a name is too long."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        return None
+
+
 def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     """Paths that can never do. A directory of rules may come later; a folder for the audit file may not."""
     rules, audit = configuration.rules_directory, configuration.audit_path
-    if rules.exists() and not rules.is_dir():
+    if is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
-    if audit.is_dir():
+    if is_directory(audit):
         yield ("audit", "file", "path"), f"{quote(str(audit))} is a directory; name a file"
-    elif not audit.parent.is_dir():
+    elif not is_directory(audit.parent):
         yield ("audit", "file", "path"), f"the directory {quote(str(audit.parent))} does not exist"

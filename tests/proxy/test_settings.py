@@ -298,3 +298,12 @@ def test_the_schema_of_the_config_can_be_made() -> None:
 
     assert schema["additionalProperties"] is False
     assert "from" in schema["$defs"]["ReaderSettings"]["properties"]
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "loop/x", "nul\\0byte"])
+def test_a_path_that_cannot_be_looked_at_is_told_without_a_traceback(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    load(tmp_path, GOOD.replace("./rules.d", path) if "nul" not in path else GOOD)
+
+    (found,) = problems(tmp_path, GOOD.replace("./audit.jsonl", f'"{path}/audit.jsonl"'))
+    assert found.startswith("4:16: the directory ")
