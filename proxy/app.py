@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ DRAIN_S = 10.0  # below the 30 s that orchestrators give
 QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
 STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
 LOOK_S = 0.1
+DESCRIPTORS_KEPT = 160  # for the admin port, probes of names, listeners, the trail and the rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,8 @@ class App:
         self._settings = listener_settings(configuration, protocols)
         self.current = Current()
         self.journal = Journal(configuration.audit_path, log)
-        self._census = Census(configuration.settings.limits.max_connections)
+        wanted = configuration.settings.limits.max_connections
+        self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
         self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
         self._platforms = {each.connection.name: str(each.connection.platform) for each in self._settings}
@@ -177,6 +180,9 @@ class App:
                         listener=str(address),
                         upstream=", ".join(map(str, settings.upstream)),
                     )
+                if self._census.most < self.configuration.settings.limits.max_connections:
+                    reason = "max_connections is more than the open files that are allowed"
+                    self._log.warning("few-descriptors", count=self._census.most, reason=reason)
                 self._log.info("serving", version=version(), address=str(bound.admin))
                 task_status.started(bound)
                 await self._stop.wait()
@@ -211,18 +217,23 @@ class App:
 
     async def _warn_of_fixed_readers(self) -> None:
         """A fixed reader with the permission means that whoever reaches the port reads unmasked."""
-        while self.watch.book is None:
+        while True:
             heard = trio.Event()
             self.current.subscribe(heard.set)
+            if self.watch.book is not None:
+                self._look_at_fixed_readers(self.watch.book.access)
             await heard.wait()
             self.current.unsubscribe(heard.set)
             await trio.lowlevel.checkpoint()
+
+    def _look_at_fixed_readers(self, access: AccessList) -> None:
         warnings = []
         for each in self._settings:
-            if each.fixed is not None and may_unmask(self.watch.book.access, each.fixed, each.connection):
-                warnings.append(
-                    f"{each.connection.name}: everybody at {each.address} reads as {each.fixed}, who may read unmasked"
-                )
+            if each.fixed is None or not may_unmask(access, each.fixed, each.connection):
+                continue
+            told = f"{each.connection.name}: everybody at {each.address} reads as {each.fixed}, who may read unmasked"
+            warnings.append(told)
+            if told not in self._warnings:
                 self._log.warning(
                     "fixed-reader-unmasked", connection=each.connection.name, who=each.fixed, listener=str(each.address)
                 )
@@ -268,6 +279,14 @@ def harden() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def room_for_readers(descriptors: int) -> int:
+    """How many readers so many descriptors are enough for. Some are kept: probes of the admin port that cannot be
+    accepted would get the process killed, and with it all readers."""
+    if descriptors == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max(1, (descriptors - min(DESCRIPTORS_KEPT, descriptors // 2)) // 2)
 
 
 def run(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> None:

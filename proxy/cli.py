@@ -163,6 +163,7 @@ def _check(asked: argparse.Namespace) -> int:
 
 def _directory_of(config: Path) -> Path | None:
     """Where the rules are, of a config that has problems elsewhere, so that all are told in one go."""
+    from proxy.settings.load import is_directory
     from rules.store import document
 
     try:
@@ -174,7 +175,7 @@ def _directory_of(config: Path) -> Path | None:
     if not isinstance(node, document.Scalar) or not node.text:
         return None
     found = config.parent / node.text
-    return found if found.is_dir() else None
+    return found if is_directory(found) else None
 
 
 def _check_rules(directory: Path | str) -> bool:

@@ -50,6 +50,26 @@ class Access:
         """Whether the reader holds it on every resource of a connection, with no deny touching any."""
         return self._answer(reader, permission, connection, None)
 
+    def may_somewhere(self, reader: Reader, permission: str, connection: Connection) -> bool:
+        """Whether anything allows it anywhere on a connection; denies are left aside, so that a yes may be one too many."""
+        name = reader.name
+        user = self._users.get(name or "")
+        if name is None or (user is not None and user.disabled):
+            return False
+        teams = self._teams_of(name)
+        names = self._roles_of(name, teams)
+        extents = [
+            grant.on
+            for grant in self._grants
+            if grant.allow and self._is_for(grant, name, teams, names) and _covers(grant.permission, permission, allow=True)
+        ]
+        extents += [
+            role.on or Extent(installation=True)
+            for role in self._roles.values()
+            if role.name in names and any(_covers(each, permission, allow=True) for each in role.permissions)
+        ]
+        return any(self._reaches(on, connection, None, deny=True) for on in extents)
+
     def _answer(self, reader: Reader, permission: str, connection: Connection, resource: Resource | None) -> Answer:
         if reader.name is None:
             return Answer(False, "nobody is logged in")

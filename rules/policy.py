@@ -12,6 +12,7 @@ from .platforms import PLATFORMS
 from .view import View
 
 CACHE_SIZE = 4096  # views and plans kept; resource names come from readers, so the cache must not grow with them
+CACHED_NAME_BYTES = 1024  # a view of a longer name is made anew: a cache full of long names would fill the memory
 
 ANYTHING = b"*"
 NOT_READ = "rules could not be read"
@@ -51,6 +52,8 @@ class Policy:
         view = self._views.get(key)
         if view is None:
             view = self._view(who, what)
+            if len(what.name) > CACHED_NAME_BYTES:
+                return view
             self._views[key] = view
             if len(self._views) > CACHE_SIZE:
                 self._views.popitem(last=False)
@@ -93,6 +96,10 @@ class Policy:
             return View(what, name)
         held = self._access.may_everywhere(who, UNMASKED, connection)
         return View(what, name, self._plan(rules, connection), held.yes, held.through)
+
+    def may_lift_somewhere(self, who: Reader, connection: Connection) -> bool:
+        """Whether the reader may perhaps lift anything of a connection; a no is certain."""
+        return self._closed is None and self._access.may_somewhere(who, UNMASKED, connection)
 
     def _plan(self, rules: tuple[Rule, ...], connection: Connection) -> Plan:
         plan = self._plans.get(rules)

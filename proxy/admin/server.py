@@ -14,7 +14,7 @@ from .routes import TEXT, Reply, Routes
 HEAD_BYTES = 16 * 1024
 REQUEST_S = 5.0  # for all of a request, so that a client that sends a byte a second holds nothing
 REPLY_S = 10.0
-CONNECTIONS = 64  # probes and a few scrapers; beyond it they are closed at once
+CONNECTIONS = 64  # probes and a few scrapers; beyond it the oldest is closed, so that idle ones cannot keep a probe out
 CHUNK_BYTES = 16 * 1024
 
 
@@ -23,7 +23,7 @@ class AdminServer:
         self._routes = routes
         self._address = address
         self._log = log
-        self._open = 0
+        self._open: dict[trio.CancelScope, None] = {}  # in the order of their arrival
 
     async def run(self, listeners: list[trio.SocketListener]) -> None:
         """Serves until it is cancelled."""
@@ -31,11 +31,13 @@ class AdminServer:
             async with trio.open_nursery() as nursery:
 
                 def take(stream: trio.SocketStream) -> None:
-                    if self._open >= CONNECTIONS:
-                        stream.socket.close()
-                        return
-                    self._open += 1
-                    nursery.start_soon(self._serve, stream)
+                    if len(self._open) >= CONNECTIONS:
+                        oldest = next(iter(self._open))
+                        del self._open[oldest]
+                        oldest.cancel()
+                    scope = trio.CancelScope()
+                    self._open[scope] = None
+                    nursery.start_soon(self._serve, stream, scope)
 
                 for listener in listeners:
                     nursery.start_soon(accept_for_ever, listener, take, self._log, self._address)
@@ -43,15 +45,16 @@ class AdminServer:
             for listener in listeners:
                 listener.socket.close()
 
-    async def _serve(self, stream: trio.SocketStream) -> None:
+    async def _serve(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
         try:
-            await self._answer_one(stream)
+            with scope:
+                await self._answer_one(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             return  # gone before it had its answer
         except Exception as fault:  # noqa: BLE001  a fault in one request closes that request, not the process
             self._log.failed("admin-fault", fault)
         finally:
-            self._open -= 1
+            self._open.pop(scope, None)
             await trio.aclose_forcefully(stream)
 
     async def _answer_one(self, stream: trio.SocketStream) -> None:

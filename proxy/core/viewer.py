@@ -68,10 +68,19 @@ class Viewer:
         return self._policy()
 
     def named(self, name: str | None) -> None:
-        """The upstream said yes to this name (None: nobody again). A fixed reader stays who it is."""
-        if self._fixed is None and name != self.reader.name:
+        """The upstream said yes to this name (None: nobody again). A fixed reader stays who it is.
+
+        The caller runs `settle` next, before anything else is judged.
+        """
+        if self._fixed is None:
             self.reader = Reader(name)
             self._proven = None
+
+    def settle(self) -> Steps[None]:
+        """Tries a name that was accepted just now, if it may lift anything. Tried only when it lifts, a name that
+        got in without a password would pass once the upstream asks for one."""
+        if self._proven is None and self._policy().may_lift_somewhere(self.reader, self.connection):
+            yield from self._is_proven()
 
     def begin(self) -> Read:
         return Read(self._clock())

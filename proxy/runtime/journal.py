@@ -15,7 +15,7 @@ from pathlib import Path
 import trio
 
 from proxy.core.errors import ConfigError
-from rules.audit import Entry, Receipt
+from rules.audit import REFUSED, Entry, Receipt
 
 from .clock import utc_text
 from .log import Log
@@ -25,6 +25,7 @@ LIMIT_S = 2.0  # how long a read may be kept waiting for its record
 RETRY_S = 0.5  # between tries while only notes wait, so that a full disk is not hammered
 BATCH_ENTRIES = 2000  # about a megabyte in one write
 NOTES_WAITING = 10_000
+NOTES_WAITING_BYTES = 16 * 1024 * 1024  # of names, which readers make as long as they like
 RECORDS_WAITING = 20_000
 
 
@@ -37,6 +38,10 @@ class _Waiting:
     done: trio.Event | None = None
     receipts: tuple[Receipt, ...] | None = None
     withdrawn: bool = False
+
+    @property
+    def name_bytes(self) -> int:
+        return sum(len(entry.resource.name) for entry in self.entries if entry.resource is not None)
 
 
 @dataclass(slots=True)
@@ -76,6 +81,7 @@ class Journal:
         self.counts = JournalCounts()
         self._queue: deque[_Waiting] = deque()
         self._notes_waiting = 0
+        self._notes_bytes = 0
         self._records_waiting = 0
         self._wake = trio.Event()
         self._thread = _Thread()
@@ -115,12 +121,18 @@ class Journal:
         return waiting.receipts
 
     def note(self, entry: Entry) -> None:
-        """Writes the entry when there is time; one that finds `NOTES_WAITING` before it is lost and counted."""
-        if self._notes_waiting >= NOTES_WAITING or self._closing:
+        """Writes the entry when there is time; a refusal that finds too many notes before it is lost and counted.
+
+        Changes of rules are always kept: refusals, which any reader can bring about, must not push them out.
+        """
+        full = self._notes_waiting >= NOTES_WAITING or self._notes_bytes >= NOTES_WAITING_BYTES
+        if self._closing or (full and entry.event == REFUSED):
             self.counts.notes_lost += 1
             return
+        waiting = _Waiting((entry,), utc_text())
         self._notes_waiting += 1
-        self._put(_Waiting((entry,), utc_text()))
+        self._notes_bytes += waiting.name_bytes
+        self._put(waiting)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Writes until `close` was called and what waited then has been written or has failed once more."""
@@ -166,7 +178,7 @@ class Journal:
         self._thread.busy_since_s = trio.current_time()
         try:
             numbers = await trio.to_thread.run_sync(self._append, entries, limiter=self._thread.limiter, abandon_on_cancel=True)
-        except (OSError, TrailError) as failed:
+        except (OSError, TrailError, RuntimeError) as failed:  # RuntimeError: no thread can be started
             self._thread.busy_since_s = None
             await self._failed(batch, failed)
             return
@@ -179,11 +191,15 @@ class Journal:
         for waiting in batch:
             count = len(waiting.entries)
             if waiting.done is None:
-                self._notes_waiting -= 1
+                self._forget(waiting)
             else:
                 waiting.receipts = tuple(map(Receipt, waiting.entries, numbers[at : at + count]))
                 waiting.done.set()
             at += count
+
+    def _forget(self, note: _Waiting) -> None:
+        self._notes_waiting -= 1
+        self._notes_bytes -= note.name_bytes
 
     def _append(self, entries: list[tuple[Entry, str]]) -> list[int]:
         """In the thread. A trail that cannot be written is opened anew at the next try: the file may be
@@ -207,7 +223,8 @@ class Journal:
             if waiting.done is not None:
                 waiting.done.set()
         if self._closing:
-            self._notes_waiting -= len(notes)
+            for waiting in notes:
+                self._forget(waiting)
             self.counts.notes_lost += len(notes)
             return
         self._queue.extendleft(reversed(notes))

@@ -164,7 +164,7 @@ class Listener:
         doubts.pop(about, None)
         if yes:
             return
-        reason = f"{probe.subject} is an ordinary reader: {address} does not refuse a wrong password"
+        reason = f"{probe.subject} is an ordinary reader: {address} did not refuse a wrong password"
         doubts[about] = f"{connection}: {reason}"
         if len(doubts) > DOUBTS_KEPT:
             doubts.popitem(last=False)

@@ -7,6 +7,7 @@ type and the place it was raised at are told, never its message or what it was c
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from traceback import extract_tb
@@ -54,8 +55,11 @@ class Log:
     def _write(self, line: str) -> None:
         try:
             stream = self._stream or sys.stderr
-            stream.write(line + "\n")
-            stream.flush()
+            if _takes(stream, len(line) + 1):
+                stream.write(line + "\n")
+                stream.flush()
+            else:
+                self.lost += 1
         except (OSError, ValueError):  # standard error is gone: serving goes on without it
             self.lost += 1
 
@@ -67,6 +71,18 @@ class Log:
             else:
                 self.unknown_keys += 1
         return kept
+
+
+def _takes(stream: TextIO, count: int) -> bool:
+    """Whether a line of so many characters can be written without waiting: whoever reads the log may have stopped
+    reading, and serving must not wait for that. A pipe that can be written to has room for `PIPE_BUF`."""
+    try:
+        descriptor = stream.fileno()
+    except OSError:  # in memory
+        return True
+    look = select.poll()
+    look.register(descriptor, select.POLLOUT)
+    return count <= select.PIPE_BUF and bool(look.poll(0))
 
 
 class _Sink:

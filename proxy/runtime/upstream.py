@@ -7,6 +7,7 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import trio
 
@@ -16,7 +17,6 @@ CONNECT_S = 5.0  # per address; a broker on the next host answers in millisecond
 PROBE_S = 2.0
 PROBE_ANSWER_BYTES = 64 * 1024  # more than any answer to a login
 PROBES_AT_A_TIME = 16
-YES_S = 86_400.0  # a name stays worth its login for a day at most
 NO_S = 60.0  # an upstream that was slow or down must not make a name ordinary for long
 VERDICTS_KEPT = 4096  # names come from readers
 KEEPALIVE_IDLE_S = 60  # a peer that vanished without a word is found within about two minutes
@@ -51,14 +51,10 @@ def tune(stream: trio.SocketStream) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
+    """`address` is the server's own, with no name to be looked up again."""
+
     stream: trio.SocketStream
     address: Address
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    yes: bool
-    until_s: float
 
 
 class Upstream:
@@ -74,7 +70,7 @@ class Upstream:
         self._connection = connection
         self._heard = heard
         self._addresses = tuple(addresses)
-        self._verdicts: OrderedDict[tuple[str, Address, str], _Verdict] = OrderedDict()
+        self._refused_until_s: OrderedDict[tuple[str, Address, str], float] = OrderedDict()
         self._epoch = 0
         self._probes = trio.CapacityLimiter(PROBES_AT_A_TIME)
 
@@ -87,35 +83,43 @@ class Upstream:
         for address in self._addresses:
             stream = await _dial(address, CONNECT_S)
             if stream is not None:
-                return Connected(stream, address)
+                return Connected(stream, _reached(stream, address))
         self.lost()
         return None
 
     def lost(self) -> None:
         """A connection broke off or could not be made: the broker may be another one now, with other users."""
         self._epoch += 1
-        self._verdicts.clear()
+        self._refused_until_s.clear()
 
     async def ask(self, probe: Probe, address: Address) -> bool:
-        """The probe's verdict, from memory where it is fresh."""
+        """The probe's verdict. A no is remembered for a while; a yes never, for it speaks of one login: the next
+        may be let in without a password, the users of the broker having changed meanwhile."""
         key = (self._connection, address, probe.subject)
-        known = self._verdicts.get(key)
-        if known is not None and trio.current_time() < known.until_s:
-            await trio.lowlevel.checkpoint()
-            return known.yes
-        epoch = self._epoch
-        yes = False
-        with trio.move_on_after(PROBE_S):
-            async with self._probes:
+        async with self._probes:
+            if trio.current_time() < self._refused_until_s.get(key, -inf):
+                return False
+            epoch = self._epoch
+            yes = False
+            with trio.move_on_after(PROBE_S):
                 yes = await _put(probe, address)
-        if epoch == self._epoch:
-            self._verdicts[key] = _Verdict(yes, trio.current_time() + (YES_S if yes else NO_S))
-            self._verdicts.move_to_end(key)
-            if len(self._verdicts) > VERDICTS_KEPT:
-                self._verdicts.popitem(last=False)
+        if epoch == self._epoch and not yes:
+            self._refused_until_s[key] = trio.current_time() + NO_S
+            self._refused_until_s.move_to_end(key)
+            if len(self._refused_until_s) > VERDICTS_KEPT:
+                self._refused_until_s.popitem(last=False)
         if self._heard is not None:
             self._heard(probe, address, yes)
         return yes
+
+
+def _reached(stream: trio.SocketStream, address: Address) -> Address:
+    """The one server among those that a name stands for: what it thinks of a login, another cannot tell."""
+    try:
+        host, port, *_ = stream.socket.getpeername()
+    except OSError:  # reset already; whatever is asked there, the session is over
+        return address
+    return Address(str(host), int(port))
 
 
 async def _dial(address: Address, limit_s: float) -> trio.SocketStream | None:

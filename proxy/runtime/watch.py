@@ -105,7 +105,10 @@ class Watch:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         with trio.move_on_after(DISK_S):
-            return await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
+            try:
+                return await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
+            except RuntimeError:  # no thread can be started
+                raise DiskTimeout from None
         raise DiskTimeout
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:

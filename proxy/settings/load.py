@@ -5,7 +5,9 @@ Every problem is told, each with its place in the file or with the variable it c
 
 from __future__ import annotations
 
+import ipaddress
 import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,8 +253,24 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
             except ValueError:
                 continue  # its shape is told by the model
     for where, address in upstreams:
-        if address in listening:
+        if any(_leads_to(address, own) for own in listening):
             yield where, f"{address} is Veil itself"
+
+
+def _leads_to(upstream: Address, listening: Address) -> bool:
+    """Whether a connection to one would arrive at the other, as far as their spelling tells. It would go round until
+    nothing more can be opened."""
+    return upstream.port == listening.port and not _meant(upstream.host).isdisjoint(_meant(listening.host))
+
+
+def _meant(host: str) -> frozenset[str]:
+    """The addresses that a host stands for on every machine; any other name stands for itself. Nobody is asked."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return frozenset({"127.0.0.1", "::1"} if name == "localhost" else {name})
+    return frozenset({str(address), "127.0.0.1", "::1"} if address.is_unspecified else {str(address)})
 
 
 def _items(listed: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
@@ -290,12 +308,21 @@ def _protocol(platform: object, protocol: object, loc: Loc, carried_out: Collect
         yield loc, f"the protocol {quote(protocol)} is not carried out by this version"
 
 
+def is_directory(path: Path) -> bool | None:
+    """None where there is nothing, or nothing that can be looked at: `Path.is_dir` raises where a folder may not be
+    entered or a name is too long."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (OSError, ValueError):
+        return None
+
+
 def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     """Paths that can never do. A directory of rules may come later; a folder for the audit file may not."""
     rules, audit = configuration.rules_directory, configuration.audit_path
-    if rules.exists() and not rules.is_dir():
+    if is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
-    if audit.is_dir():
+    if is_directory(audit):
         yield ("audit", "file", "path"), f"{quote(str(audit))} is a directory; name a file"
-    elif not audit.parent.is_dir():
+    elif not is_directory(audit.parent):
         yield ("audit", "file", "path"), f"the directory {quote(str(audit.parent))} does not exist"

@@ -6,6 +6,8 @@ import errno
 import io
 import json
 import os
+import resource
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 import trio
 
 from proxy import app as app_module
-from proxy.app import App, Bound, may_unmask
+from proxy.app import App, Bound, may_unmask, room_for_readers
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, Session, SessionSettings
 from proxy.core.steps import EndServer, Record, Steps, ToReader, ToServer
@@ -343,3 +345,25 @@ async def test_running_out_of_descriptors_is_survived_without_spinning(autojump_
 
     assert 50 <= listener.tries <= 101
     assert stream.getvalue().count("accept-exhausted") == 1
+
+
+@pytest.mark.slow  # a change of rules settles first
+async def test_a_fixed_reader_who_may_read_unmasked_since_a_change_is_warned_of(tmp_path: Path) -> None:
+    async with running(tmp_path, reader="{from: fixed, user: console}") as veil:
+        assert json.loads((await veil.get("/readyz"))[1])["warnings"] == []
+        access = veil.rules.with_name("access.yaml")
+        access.write_text("grants: [{allow: messages.read.unmasked, to: {user: console}, on: installation}]\n")
+        await until(lambda: len(veil.logged("fixed-reader-unmasked")) == 1)
+        assert "console" in json.loads((await veil.get("/readyz"))[1])["warnings"][0]
+        access.unlink()
+        await until(lambda: len(veil.logged("rules-in-force")) == 3)
+
+        assert json.loads((await veil.get("/readyz"))[1])["warnings"] == []
+    assert len(veil.logged("fixed-reader-unmasked")) == 1
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "expected"), [(64, 16), (1024, 432), (20_160, 10_000), (1, 1), (resource.RLIM_INFINITY, sys.maxsize)]
+)
+def test_some_descriptors_are_kept_from_readers(descriptors: int, expected: int) -> None:
+    assert room_for_readers(descriptors) == expected

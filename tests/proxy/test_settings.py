@@ -99,6 +99,8 @@ connections:
         ("platform: redis", "platform: rediss", '7:15: "platform" cannot be "rediss" (did you mean redis?)'),
         ("127.0.0.1:16379", "127.0.0.1:99999", '10:35: "listen" must be host:port, such as 127.0.0.1:6379 or [::1]:6379, not "127.0.0.1:99999"'),
         ("127.0.0.1:6379,", "127.0.0.1:16379,", "10:64: 127.0.0.1:16379 is Veil itself"),
+        ("127.0.0.1:6379,", "localhost:16379,", "10:64: localhost:16379 is Veil itself"),
+        ("127.0.0.1:6379,", "0.0.0.0:16379,", "10:64: 0.0.0.0:16379 is Veil itself"),
         ("upstream: ", "writes: free, upstream: ", '10:62: "writes" cannot be "free" (known: adds, strict)'),
         ("upstream: ", "verify_names: maybe, upstream: ", '10:68: "verify_names" must be true or false, not "maybe"'),
         ("audit:\n  file: {path: ./audit.jsonl}\n", "", '1:1: "audit" is missing'),
@@ -135,6 +137,32 @@ def test_two_connections_of_one_name_and_two_listeners_of_one_address_are_errors
         '11:11: a connection "shop" is there already',
         "15:35: 127.0.0.1:16379 is listened on already",
     ]
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream", "is_itself"),
+    [
+        ("127.0.0.1:1", "localhost:1", True),
+        ("localhost:1", "[::1]:1", True),
+        ("localhost:1", "LOCALHOST.:1", True),
+        ("0.0.0.0:1", "127.0.0.1:1", True),
+        ("[::]:1", "127.0.0.1:1", True),
+        ("127.0.0.1:1", "0.0.0.0:1", True),
+        ("broker:1", "Broker:1", True),
+        ("127.0.0.1:1", "localhost:2", False),
+        ("127.0.0.1:1", "127.0.0.2:1", False),
+        ("[::1]:1", "127.0.0.1:1", False),
+        ("0.0.0.0:1", "broker:1", False),
+    ],
+)
+def test_an_upstream_that_leads_back_to_veil_is_an_error(tmp_path: Path, listen: str, upstream: str, is_itself: bool) -> None:
+    text = GOOD.replace("127.0.0.1:16379", listen).replace("127.0.0.1:6379, [::1]:6380", upstream)
+
+    if not is_itself:
+        load(tmp_path, text)
+        return
+    (found,) = problems(tmp_path, text)
+    assert found.endswith(f"{upstream} is Veil itself")
 
 
 @pytest.mark.parametrize("written", ["off", "false", '"off"'])
@@ -274,3 +302,12 @@ def test_the_schema_of_the_config_can_be_made() -> None:
 
 def test_an_empty_file_is_not_told_to_hold_rules(tmp_path: Path) -> None:
     assert problems(tmp_path, "# nothing\n") == ["1:1: empty: taken for a half-finished write"]
+
+
+@pytest.mark.parametrize("path", ["a" * 300, "loop/x", "nul\\0byte"])
+def test_a_path_that_cannot_be_looked_at_is_told_without_a_traceback(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    load(tmp_path, GOOD.replace("./rules.d", path) if "nul" not in path else GOOD)
+
+    (found,) = problems(tmp_path, GOOD.replace("./audit.jsonl", f'"{path}/audit.jsonl"'))
+    assert found.startswith("4:16: the directory ")

@@ -209,3 +209,31 @@ def test_a_deny_that_touches_any_of_a_connection_takes_everything_away() -> None
 def test_a_topic_is_granted_by_its_own_kind() -> None:
     assert granted(allow(Extent(resources=((Kind.TOPIC, ("orders.eu*",)),))), resource=TOPIC)
     assert not granted(allow(Extent(resources=keys("*"))), resource=TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (AccessList(), False),
+        (AccessList(grants=(allow(Extent(resources=keys("a*"))),)), True),
+        (AccessList(grants=(allow(Extent(resources=keys("a*"))), deny())), True),
+        (AccessList(grants=(deny(),)), False),
+        (AccessList(grants=(allow(to="bob"),)), False),
+        (AccessList(grants=(allow(permission="*"),)), False),
+        (AccessList(grants=(allow(Extent(connection="other")),)), False),
+        (AccessList(grants=(allow(Extent(resources=((Kind.TOPIC, ("*",)),))),)), False),
+        (AccessList(grants=(allow(),), users=(User("alice", disabled=True),)), False),
+        (AccessList(users=(User("alice", roles=("pii",)),), roles=(Role("pii", (UNMASKED,)),)), True),
+        (AccessList(users=(User("alice", roles=("pii",)),), roles=(Role("pii", ("*",)),)), False),
+        (AccessList(users=(User("alice"),), roles=(Role("pii", (UNMASKED,)),)), False),
+        (AccessList(teams=(Team("fraud", ("pii",), ("alice",)),), roles=(Role("pii", (UNMASKED,)),)), True),
+    ],
+)
+def test_a_no_to_whether_anything_may_be_lifted_anywhere_is_certain(listed: AccessList, expected: bool) -> None:
+    assert Access(listed).may_somewhere(Reader("alice"), UNMASKED, SHOP) is expected
+
+
+def test_nobody_may_lift_anything_anywhere() -> None:
+    listed = AccessList(grants=(allow(to=""),))
+
+    assert not Access(listed).may_somewhere(Reader(None), UNMASKED, SHOP)

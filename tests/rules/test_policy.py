@@ -162,3 +162,18 @@ def test_the_closed_policy_masks_everything_and_lifts_nothing() -> None:
         masked = view.value(SECRET)
         assert b"secret" not in bytes(masked.data)
         assert masked.whole == "rules could not be read"
+
+
+def test_views_of_long_names_are_not_kept() -> None:
+    one = policy(RULE)
+    long = replace(KEY, name=b"customer:" + b"x" * module.CACHED_NAME_BYTES)
+
+    assert one.view(ALICE, KEY) is one.view(ALICE, KEY)
+    assert one.view(ALICE, long).masks
+    assert one.view(ALICE, long) is not one.view(ALICE, long)
+
+
+def test_the_closed_policy_lifts_nothing_anywhere() -> None:
+    assert policy(allowed=Extent(connection="shop")).may_lift_somewhere(ALICE, SHOP)
+    assert not policy().may_lift_somewhere(ALICE, SHOP)
+    assert not Policy.closed().may_lift_somewhere(ALICE, SHOP)

@@ -132,12 +132,13 @@ async def test_a_client_that_dawdles_is_closed(monkeypatch: pytest.MonkeyPatch) 
         assert (await admin.send(b"GET /live")).startswith(b"HTTP/1.1 408")
 
 
-async def test_beyond_the_cap_connections_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_beyond_the_cap_the_oldest_connection_is_closed_and_a_probe_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "CONNECTIONS", 2)
     async with serving() as admin:
-        idle = [await trio.open_tcp_stream("127.0.0.1", admin.port) for _ in range(2)]
-        extra = await trio.open_tcp_stream("127.0.0.1", admin.port)
+        idle = [await trio.open_tcp_stream("127.0.0.1", admin.port) for _ in range(5)]
+        assert (await admin.get("/livez"))[0] == 200
         with trio.fail_after(2):
-            assert await extra.receive_some() == b""
-        for stream in [*idle, extra]:
+            assert await idle[0].receive_some() == b""
+        for stream in idle:
             await stream.aclose()
+        assert (await admin.get("/livez"))[0] == 200

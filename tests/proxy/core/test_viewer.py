@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 
@@ -25,8 +26,8 @@ from rules.model import (
     Whom,
 )
 from rules.policy import Policy
-from rules.view import View
 
+T = TypeVar("T")
 SHOP = Connection("shop", Platform.REDIS)
 WHOLE = Field(FieldKind.WHOLE_VALUE, Redact())
 RULES = (
@@ -50,7 +51,7 @@ class Stage:
         self.durable = True
         self.proven = True
 
-    def run(self, steps: Steps[tuple[View, ...]]) -> tuple[View, ...]:
+    def run(self, steps: Steps[T]) -> T:
         answer: object = None
         while True:
             try:
@@ -64,6 +65,12 @@ class Stage:
         if isinstance(step, Record) and self.durable:
             return tuple(Receipt(entry, 1) for entry in step.entries)
         return self.proven if isinstance(step, Ask) else None
+
+    def settle(self) -> list[type[Step]]:
+        """What is asked for when a login was accepted."""
+        before = len(self.steps)
+        self.run(self.viewer.settle())
+        return [type(step) for step in self.steps[before:]]
 
     def lift(self, *names: bytes, read: Read | None = None) -> list[bool]:
         """Which of the keys are shown unmasked."""
@@ -185,3 +192,35 @@ def test_a_refusal_is_noted_with_its_rule_and_counted(stage: Stage) -> None:
     assert isinstance(note, Note)
     assert (note.entry.event, note.entry.operation, note.entry.field) == ("masking.refused", "STRLEN", "value")
     assert stage.viewer.tally.refusals == {"One": 1}
+
+
+def test_a_name_that_may_lift_something_is_tried_at_its_login_and_not_again(stage: Stage) -> None:
+    assert stage.settle() == [Ask]
+    stage.proven = False
+
+    assert stage.lift(b"a:1") == [True]
+    assert stage.settle() == []
+
+
+def test_a_name_that_got_in_without_a_password_stays_ordinary_when_one_is_set_later(stage: Stage) -> None:
+    stage.proven = False
+    stage.settle()
+    stage.proven = True
+
+    assert stage.lift(b"a:1") == [False]
+
+
+def test_each_login_of_a_name_is_tried_for_itself(stage: Stage) -> None:
+    stage.settle()
+    stage.proven = False
+    stage.viewer.named("ann")
+    stage.settle()
+
+    assert stage.lift(b"a:1") == [False]
+
+
+@pytest.mark.parametrize("name", ["eve", None])
+def test_a_name_that_may_lift_nothing_is_not_tried(stage: Stage, name: str | None) -> None:
+    stage.viewer.named(name)
+
+    assert stage.settle() == []

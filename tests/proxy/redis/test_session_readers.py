@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from proxy.core.steps import Record
+import pytest
+
+from proxy.core.steps import Ask, Record
 from proxy.protocols.redis.wire import encode_command
 
 from .desk import (
@@ -112,3 +114,40 @@ def test_a_blocking_read_lapses(desk: Desk) -> None:
     desk.clock.now_s = 601.0
 
     assert desk.play.server(array(blob(b"secret:1"), blob(CANARY))) == array(blob(b"secret:1"), MASKED)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [b"-ERR Client names cannot contain spaces\r\n", b"-WRONGPASS invalid\r\n", b"-NOPROTO\r\n", b"!5\r\nERR x\r\n"],
+)
+@pytest.mark.parametrize(
+    "words", [(b"AUTH", b"bob", b"pw", b"SETNAME", b"a b"), (b"AUTH", b"bob", b"pw", b"AUTH", b"bob", b"no")]
+)
+def test_a_hello_that_fails_may_have_logged_in_so_the_reader_is_nobody(
+    desk: Desk, error: bytes, words: tuple[bytes, ...]
+) -> None:
+    desk.log_in(b"alice")
+    desk.ask(b"HELLO", b"3", *words, answer=error)
+
+    assert desk.ask(b"GET", b"secret:1", answer=blob(CANARY)) == MASKED
+    assert desk.play.recorded == []
+
+
+@pytest.mark.parametrize("argv", [(b"AUTH", b"bob", b"pw"), (b"HELLO", b"3", b"SETNAME", b"a b")])
+def test_a_login_that_fails_leaves_the_reader_who_it_is(desk: Desk, argv: tuple[bytes, ...]) -> None:
+    desk.log_in(b"alice")
+    desk.ask(*argv, answer=b"-ERR no\r\n")
+
+    assert desk.ask(b"GET", b"secret:1", answer=blob(CANARY)) == blob(CANARY)
+
+
+def test_the_answer_to_a_login_waits_until_the_name_was_tried(desk: Desk) -> None:
+    desk.play.stop_at = Ask
+    desk.play.reader(encode_command((b"AUTH", b"alice", b"pw")) + encode_command((b"GET", b"secret:1")))
+    desk.play.sent_up()
+
+    assert desk.play.server(b"+OK\r\n") == b""
+    assert desk.play.sent_up() == b""
+    desk.play.waiting[0].resume(False)
+    desk.play.stop_at = None
+    assert desk.play.to_reader == b"+OK\r\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.errors import WireError
+from proxy.core.steps import ToReader
 from proxy.protocols.redis.wire import encode_command
 from rules.model import Partial
 
@@ -83,6 +84,37 @@ def test_a_rule_that_comes_while_a_value_streams_ends_the_connection(desk: Desk)
     with pytest.raises(WireError):
         desk.play.server(CANARY)
     assert CANARY not in desk.play.to_reader
+
+
+def test_a_rule_that_comes_while_a_slow_reader_takes_a_stream_holds_for_what_is_there_already(desk: Desk) -> None:
+    desk.play.reader(encode_command((b"MGET", *[b"late:%d" % number for number in range(10)])))
+    desk.play.stop_at = ToReader
+    desk.play.server(b"*10\r\n" + blob(b"x" * 30_000) * 3 + blob(CANARY) * 7)
+    desk.play.stop_at = None
+    desk.replace(rule("Late", "late:*", WHOLE))
+
+    with pytest.raises(WireError):
+        desk.play.waiting[0].resume()
+    assert CANARY not in desk.play.to_reader
+
+
+def test_an_unmasked_value_that_streams_for_too_long_lapses(desk: Desk) -> None:
+    desk.log_in(b"alice")
+    desk.play.reader(encode_command((b"GET", b"secret:1")))
+    assert desk.play.server(b"$200000\r\n" + b"x" * 1000).endswith(b"x" * 1000)
+    desk.clock.now_s = 601.0
+
+    with pytest.raises(WireError):
+        desk.play.server(CANARY)
+    assert CANARY not in desk.play.to_reader
+
+
+def test_a_value_that_no_rule_covers_streams_for_as_long_as_it_takes(desk: Desk) -> None:
+    desk.play.reader(encode_command((b"GET", b"free")))
+    desk.play.server(b"$200000\r\n" + b"x" * 1000)
+    desk.clock.now_s = 601.0
+
+    assert desk.play.server(b"y" * 1000) == b"y" * 1000
 
 
 def confirmation(verb: bytes, name: bytes, count: int) -> bytes:

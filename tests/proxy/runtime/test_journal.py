@@ -18,7 +18,8 @@ from proxy.core.errors import ConfigError
 from proxy.runtime import journal as journal_module
 from proxy.runtime.journal import Journal
 from proxy.runtime.log import Log
-from rules.audit import Entry, broken_links
+from rules.audit import REFUSED, RULE_DELETED, Entry, broken_links
+from rules.model import Connection, Kind, Platform, Resource
 
 
 def entry(number: int = 0) -> Entry:
@@ -282,8 +283,8 @@ async def test_a_note_outlives_a_disk_that_was_full(tmp_path: Path, monkeypatch:
 async def test_notes_beyond_the_bound_are_lost_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "NOTES_WAITING", 3)
     async with running(tmp_path / "audit.jsonl") as journal:
-        for number in range(5):
-            journal.note(entry(number))
+        for _ in range(5):
+            journal.note(refusal(b"k"))
 
         assert journal.counts.notes_lost == 2
 
@@ -326,3 +327,58 @@ async def test_what_waits_is_written_before_the_journal_ends(tmp_path: Path) -> 
 
     assert len(lines_of(path)) == 10
     assert await journal.record((entry(),)) is None
+
+
+def refusal(name: bytes) -> Entry:
+    shop = Connection("shop", Platform.REDIS)
+    return Entry(REFUSED, "who", connection=shop, resource=Resource(shop, Kind.KEY, name))
+
+
+async def test_long_names_in_waiting_notes_are_bounded_and_the_bound_is_freed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "NOTES_WAITING_BYTES", 10_000)
+    async with running(tmp_path / "audit.jsonl") as journal:
+        for turn in (1, 2):
+            for _ in range(5):
+                journal.note(refusal(b"x" * 4_000))
+
+            assert journal.counts.notes_lost == 2 * turn
+            with trio.fail_after(2):
+                while journal.counts.written < 3 * turn:
+                    await trio.sleep(0.001)
+
+
+async def test_a_change_of_rules_is_kept_however_many_refusals_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "NOTES_WAITING", 3)
+    path = tmp_path / "audit.jsonl"
+    async with running(path) as journal:
+        for _ in range(5):
+            journal.note(refusal(b"k"))
+        journal.note(Entry(RULE_DELETED, "store"))
+
+        assert journal.counts.notes_lost == 2
+        with trio.fail_after(2):
+            while journal.counts.written < 4:
+                await trio.sleep(0.001)
+
+    assert RULE_DELETED.encode() in lines_of(path)[-1]
+
+
+async def test_without_a_thread_to_write_in_there_is_no_receipt_and_the_process_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: object, **__: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("can't start new thread")
+
+    async with running(tmp_path / "audit.jsonl") as journal:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", no_thread)
+            assert await journal.record((entry(1),)) is None
+            assert journal.failing
+
+        receipts = await journal.record((entry(2),))
+
+    assert receipts is not None
+    assert receipts[0].seq == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import threading
 from typing import Any
 
 import pytest
@@ -91,3 +93,38 @@ def test_a_closed_standard_error_does_not_stop_the_process() -> None:
     log.info("serving")
 
     assert log.lost == 1
+
+
+def test_a_reader_of_the_log_that_stopped_reading_does_not_stop_the_process() -> None:
+    there, here = os.pipe()
+    with os.fdopen(there, "rb") as read, os.fdopen(here, "w") as stream:
+        log = Log(stream)
+
+        def write() -> None:
+            for number in range(2000):
+                log.info("reader-gone", reason="x" * 200, count=number)
+
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        writing.join(5)
+        stuck = writing.is_alive()
+        while writing.is_alive():
+            os.read(there, 65536)
+
+        assert not stuck
+        assert log.lost > 0
+        os.set_blocking(there, False)
+        whole = read.read()
+        assert whole.endswith(b"\n")
+        assert [json.loads(line)["count"] for line in whole.splitlines()] == list(range(2000 - log.lost))
+
+
+def test_a_line_that_a_pipe_might_take_in_part_is_not_begun() -> None:
+    there, here = os.pipe()
+    with os.fdopen(there, "rb") as read, os.fdopen(here, "w") as stream:
+        log = Log(stream)
+        log.info("serving", **dict.fromkeys(("message", "reason", "who"), "\u2028" * VALUE_LIMIT))
+        os.set_blocking(there, False)
+
+        assert log.lost == 1
+        assert read.read() is None

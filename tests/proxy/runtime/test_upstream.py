@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 import trio
@@ -11,7 +12,7 @@ import trio.testing
 
 from proxy.core.steps import Probe
 from proxy.runtime import upstream as upstream_module
-from proxy.runtime.upstream import NO_S, YES_S, Address, Upstream
+from proxy.runtime.upstream import NO_S, Address, Upstream
 
 NOWHERE = Address("127.0.0.1", 1)  # nothing listens on port 1
 
@@ -59,6 +60,32 @@ def test_addresses_are_spelled_as_in_a_config() -> None:
 async def test_addresses_are_tried_in_order() -> None:
     async with broker() as running:
         connected = await Upstream("shop", [NOWHERE, running.address]).connect()
+        assert connected is not None
+        assert connected.address == running.address
+        await connected.stream.aclose()
+
+
+async def test_the_address_of_a_connection_is_the_server_s_own_and_no_name() -> None:
+    async with broker() as running:
+        connected = await Upstream("shop", [Address("localhost", running.address.port)]).connect()
+        assert connected is not None
+        assert connected.address == running.address
+        await connected.stream.aclose()
+
+
+async def test_an_address_that_never_answers_is_given_up_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_module, "CONNECT_S", 0.1)
+    async with broker() as running:
+        with ExitStack() as stack:
+            hole = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+            for _ in range(4):  # its queue is full from now on, and what comes is dropped
+                filler = stack.enter_context(socket.socket())
+                filler.setblocking(False)
+                filler.connect_ex(hole.getsockname())
+            silent = Address("127.0.0.1", hole.getsockname()[1])
+            with trio.fail_after(3):
+                connected = await Upstream("shop", [silent, running.address]).connect()
+                assert await Upstream("shop", [silent]).connect() is None
         assert connected is not None
         assert connected.address == running.address
         await connected.stream.aclose()
@@ -125,25 +152,22 @@ class Counting(Upstream):
         monkeypatch.setattr(upstream_module, "_put", put)
 
 
-async def test_a_yes_is_kept_for_a_day(autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_yes_is_worth_one_login(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Counting(monkeypatch)
     assert await upstream.ask(probe(), NOWHERE)
-    await trio.sleep(YES_S - 1)
-    assert await upstream.ask(probe(), NOWHERE)
+    upstream.yes = False
 
-    assert upstream.put == 1
-
-    await trio.sleep(2)
-    assert await upstream.ask(probe(), NOWHERE)
-
-    assert upstream.put == 2
+    assert not await upstream.ask(probe(), NOWHERE)
 
 
 async def test_a_no_is_kept_for_a_minute(autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Counting(monkeypatch)
     upstream.yes = False
     await upstream.ask(probe(), NOWHERE)
-    await trio.sleep(NO_S + 1)
+    await trio.sleep(NO_S - 1)
+    await upstream.ask(probe(), NOWHERE)
+    assert upstream.put == 1
+    await trio.sleep(2)
     await upstream.ask(probe(), NOWHERE)
 
     assert upstream.put == 2
@@ -151,6 +175,7 @@ async def test_a_no_is_kept_for_a_minute(autojump_clock: trio.testing.MockClock,
 
 async def test_verdicts_are_of_one_subject_at_one_address(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Counting(monkeypatch)
+    upstream.yes = False
     await upstream.ask(probe("alice"), NOWHERE)
     await upstream.ask(probe("bob"), NOWHERE)
     await upstream.ask(probe("alice"), Address("127.0.0.1", 2))
@@ -160,6 +185,7 @@ async def test_verdicts_are_of_one_subject_at_one_address(monkeypatch: pytest.Mo
 
 async def test_a_lost_connection_drops_what_is_known_and_what_is_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Counting(monkeypatch)
+    upstream.yes = False
     await upstream.ask(probe(), NOWHERE)
     upstream.lost()
     upstream.meanwhile = upstream.lost
@@ -171,6 +197,7 @@ async def test_a_lost_connection_drops_what_is_known_and_what_is_being_asked(mon
 
 async def test_a_connection_that_cannot_be_made_drops_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream = Counting(monkeypatch)
+    upstream.yes = False
     await upstream.ask(probe(), NOWHERE)
     assert await upstream.connect() is None
     await upstream.ask(probe(), NOWHERE)
@@ -181,6 +208,7 @@ async def test_a_connection_that_cannot_be_made_drops_what_is_known(monkeypatch:
 async def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_module, "VERDICTS_KEPT", 2)
     upstream = Counting(monkeypatch)
+    upstream.yes = False
     for name in ("a", "b", "c", "a"):
         await upstream.ask(probe(name), NOWHERE)
 
@@ -191,8 +219,8 @@ async def test_every_verdict_that_is_not_remembered_is_told(monkeypatch: pytest.
     told: list[tuple[str, bool]] = []
     upstream = Counting(monkeypatch, lambda probe, address, yes: told.append((probe.subject, yes)))
     await upstream.ask(probe("alice"), NOWHERE)
-    await upstream.ask(probe("alice"), NOWHERE)
     upstream.yes = False
+    await upstream.ask(probe("bob"), NOWHERE)
     await upstream.ask(probe("bob"), NOWHERE)
 
     assert told == [("alice", True), ("bob", False)]

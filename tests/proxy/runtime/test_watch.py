@@ -205,3 +205,21 @@ def test_an_unchanged_book_has_no_changes() -> None:
     book = RuleBook("1", (Rule("r", Platform.REDIS, ()),), AccessList(users=(User("u"),)))
 
     assert list(changes(book, book)) == []
+
+
+async def test_without_a_thread_to_read_in_the_old_rules_stay_and_it_heals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: object, **__: object) -> None:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("can't start new thread")
+
+    async with watching(tmp_path, RULES.format(name="first")) as watched:
+        with monkeypatch.context() as patch:
+            patch.setattr(trio.to_thread, "run_sync", no_thread)
+            watched.watch.reread()
+            await until(lambda: bool(watched.current.problems))
+
+            assert names(watched) == ["first"]
+
+        await until(lambda: not watched.current.problems)

@@ -7,7 +7,7 @@ subscriptions, transaction, tracking), which changes on the server's answers alo
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import cast
+from typing import TypeVar, cast
 
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Step, Steps, ToReader, ToServer
@@ -21,6 +21,7 @@ from .pending import Pending, Sent
 from .subscriptions import Subscriptions
 
 FLUSH_BYTES = 64 * 1024
+T = TypeVar("T")
 
 Loop = Generator[Step | None, object, None]
 """A direction of the session: yields steps, and None when more bytes must arrive."""
@@ -96,7 +97,13 @@ class State:
 
     def lift(self, views: tuple[View, ...], read: Read, operation: str) -> Steps[tuple[View, ...]]:
         """As Viewer.lift; what was said before goes out first, where there is anything to wait for."""
-        work = self.viewer.lift(views, read, operation)
+        return (yield from self._flushed(self.viewer.lift(views, read, operation)))
+
+    def settle(self) -> Steps[None]:
+        """As Viewer.settle; what was said before goes out first."""
+        yield from self._flushed(self.viewer.settle())
+
+    def _flushed(self, work: Steps[T]) -> Steps[T]:
         answer: object = None
         try:
             while True:
@@ -104,7 +111,7 @@ class State:
                 yield from self.flush()
                 answer = yield step
         except StopIteration as done:
-            return cast("tuple[View, ...]", done.value)
+            return cast("T", done.value)
 
     def judge(self, argv: tuple[bytes, ...], read: Read) -> Steps[Verdict]:
         """The verdict, after whatever the reader may have lifted for it was recorded."""

@@ -1,0 +1,169 @@
+"""Rule files that change under load, in every way that an operator's tools change them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.brokers.processes import wait_until
+from tests.brokers.redis_server import RedisServer
+from tests.brokers.veil import Veil, VeilFactory, write_whole
+from tests.canary import Canary
+
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, names
+
+OTHER = SECRET.replace("Secrets", "Others").replace("secret:*", "s*")
+FLIPS = 300
+
+
+@contextmanager
+def masked_readers(running: Veil, canary: Canary) -> Iterator[list[int]]:
+    """Readers that ask on and on; at the end none of them has seen a canary. Gives how often each was answered."""
+    end = threading.Event()
+    counts = [0, 0]
+
+    def read(number: int) -> None:
+        with running.client() as client:
+            client.call("HELLO", 2 + number)
+            while not end.is_set():
+                client.pipeline(("GET", "secret:1"), ("MGET", "secret:1", "open"), ("GETRANGE", "secret:1", 0, -1))
+                counts[number] += 1
+            canary.assert_not_in(bytes(client.received), "what a reader received")
+            counts[number] += 1_000_000
+
+    readers = [threading.Thread(target=read, args=(number,)) for number in range(2)]
+    for reader in readers:
+        reader.start()
+    wait_until(lambda: all(counts), "both are answered")
+    try:
+        yield counts
+    finally:
+        end.set()
+        for reader in readers:
+            reader.join()
+    assert all(count > 1_000_000 for count in counts), "a reader saw a canary or lost its connection"
+
+
+@pytest.mark.slow
+def test_rules_that_replace_one_another_under_load_leave_no_moment_without_either(
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary
+) -> None:
+    with redis_once.admin() as direct:
+        direct.call("SET", "secret:1", canary.text())
+    running = veil(SECRET, upstream=redis_once)
+    with masked_readers(running, canary):
+        for flip in range(FLIPS):
+            write_whole(running.rules_dir / "rules.yaml", SECRET if flip % 2 else OTHER)
+            running.signal(signal.SIGHUP)
+            running.page("/livez")
+    running.write_rules(SECRET + "\n")
+    running.wait_rules()
+    canary.assert_nowhere(running)
+    running.stop()
+    assert running.log().count("rules-in-force") > 20
+    assert_sound(running)
+
+
+@pytest.mark.slow
+def test_a_file_written_in_place_never_puts_a_half_of_it_in_force(
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary
+) -> None:
+    with redis_once.admin() as direct:
+        direct.call("SET", "secret:1", canary.text())
+    running = veil(SECRET, upstream=redis_once)
+    whole = SECRET.encode()
+    with masked_readers(running, canary):
+        for length in range(len(whole)):
+            with (running.rules_dir / "rules.yaml").open("wb") as file:
+                file.write(whole[:length])
+                file.flush()
+                running.page("/livez")
+                file.write(whole[length:])
+    canary.assert_nowhere(running)
+    assert {rule for entry in running.audit() for rule in _rules(entry)} == {"Secrets"}
+    assert entries(running, "configuration.masking-rule.delete") == []
+
+
+def _rules(entry: object) -> list[str]:
+    assert isinstance(entry, dict)
+    return [rule["name"] for rule in entry["rules"]]
+
+
+def vast(path: Path) -> None:
+    path.touch()
+    os.truncate(path, 20 * 1024**3)
+
+
+ODD: list[Callable[[Path], object]] = [
+    Path.mkdir,
+    lambda path: path.symlink_to(path.name),
+    lambda path: path.symlink_to("/dev/zero"),
+    lambda path: path.symlink_to("nowhere"),
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_bytes(b"[" * 100_000),
+    lambda path: path.write_bytes(b"? " * 50_000),
+    vast,
+    lambda path: [path.with_name(f"many{number}.yaml").write_text("rules: []\n") for number in range(1001)],
+]
+
+
+@pytest.mark.slow
+def test_odd_things_among_the_rule_files_leave_the_rules_in_force_and_the_process_serving(
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary
+) -> None:
+    with redis_once.admin() as direct:
+        direct.call("SET", "secret:1", canary.text())
+    running = veil(SECRET, upstream=redis_once)
+    with running.client() as client:
+        for make in ODD:
+            made = running.rules_dir / "odd.yaml"
+            make(made)
+            running.signal(signal.SIGHUP)
+            wait_until(lambda: running.metric("veil_rules_last_reload_successful") == 0.0, "it is refused", 5)
+
+            assert client.call("GET", "secret:1") == MASK
+            assert running.page("/readyz")[0] == 200
+
+            for each in running.rules_dir.iterdir():
+                if each.name == "rules.yaml":
+                    continue
+                each.rmdir() if each.is_dir() and not each.is_symlink() else each.unlink()
+            running.signal(signal.SIGHUP)
+            wait_until(lambda: running.metric("veil_rules_last_reload_successful") == 1.0, "it is healed", 5)
+        canary.assert_nowhere(running, [client])
+
+
+@pytest.mark.slow
+def test_a_permission_taken_back_takes_the_next_read_and_leaves_the_record(
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary
+) -> None:
+    redis_once.add_user("alice", PASSWORD)
+    value = canary.text().encode()
+    with redis_once.admin() as direct:
+        direct.call("SET", "secret:1", value)
+    running = veil(SECRET, ALICE, upstream=redis_once)
+    for access in (
+        "users: {alice: {disabled: true}}\n" + ALICE,
+        ALICE.replace("alice", "Alice"),
+        ALICE.replace("allow", "deny"),
+    ):
+        running.write_rules(ALICE, "access.yaml")
+        running.wait_rules()
+        with running.client() as alice:
+            alice.login("alice", PASSWORD)
+            assert alice.call("GET", "secret:1") == value
+            running.write_rules(access, "access.yaml")
+            running.wait_rules()
+
+            start = len(alice.received)
+            assert alice.call("GET", "secret:1") == MASK
+            canary.assert_not_in(bytes(alice.received[start:]), "what came after the permission was taken")
+    canary.assert_nowhere(running)
+    assert len(names(running, UNMASKED)) == 3
+    assert_sound(running)
