@@ -51,8 +51,10 @@ def test_refusals_and_changes_of_rules_and_access_are_in_the_trail_and_no_value_
             ("EVAL", f"return '{canary.text()}'", 0),
             ("APPEND", "secret:1", canary.text()),
             ("SORT", "secret:1", "BY", canary.text()),
-            (canary.text(), canary.text()),
+            ("NOSUCH", canary.text()),
         )
+        with running.client() as other:  # whoever sends it as a command is told its own word, and nobody else is
+            other.call(canary.text(), canary.text())
         running.write_rules(ALICE, "access.yaml")
         running.wait_rules()
         running.write_rules(OPEN)
