@@ -42,6 +42,7 @@ DIFFERENT_EVERY_TIME: dict[str, tuple[bytes, str]] = {
     "LASTSAVE": (ALL, "time"),
     "LATENCY HISTOGRAM": (ALL, "times"),
     "LOLWUT": (ALL, "chance"),
+    "PFADD": (NUMBERS, "an add says whether it changed anything, and a guess may share its register with what is there"),
     "RANDOMKEY": (ALL, "chance"),
     "SLOWLOG GET": (ALL, "times"),
     "SPOP": (ALL, "chance"),
