@@ -384,10 +384,8 @@ class Replies:
     def _refuse(self, item: Sent, refused: Refused) -> Steps[None]:
         """A rule came between the command and its reply that would have refused the command."""
         self._say(item, refuse.refusal(refused.row.spoken(item.argv), refused.key, refused.refusal))
-        viewer = self._state.viewer
-        resource = None if refused.key is None else viewer.resource(Kind.KEY, refused.key)
         yield from self._state.flush()
-        yield viewer.refused(refused.refusal, resource, refused.row.name)
+        yield self._state.noted(refused)
 
     def _error(self, item: Sent, node: Node) -> Node:
         """An error as it may be shown: addresses never, a module's own text not where a rule masks."""

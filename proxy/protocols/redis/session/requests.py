@@ -143,9 +143,7 @@ class Requests:
         if self._transaction is not None:
             self._transaction.refused = True
         self._answer(refuse.refusal(verdict.row.spoken(argv), verdict.key, verdict.refusal))
-        viewer = self._state.viewer
-        resource = None if verdict.key is None else viewer.resource(Kind.KEY, verdict.key)
-        yield viewer.refused(verdict.refusal, resource, verdict.row.name)
+        yield self._state.noted(verdict)
 
     def _end_transaction(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
         """EXEC judges its whole queue again: a rule may have come since. What is refused discards it all."""
@@ -159,9 +157,7 @@ class Requests:
             verdict = self._state.judge_again(queued, read)
             if isinstance(verdict, Refused):
                 refused = True
-                viewer = self._state.viewer
-                resource = None if verdict.key is None else viewer.resource(Kind.KEY, verdict.key)
-                yield viewer.refused(verdict.refusal, resource, verdict.row.name)
+                yield self._state.noted(verdict)
         if refused:
             yield from self._forward((b"DISCARD",), Role.EXEC_REFUSED)
         else:

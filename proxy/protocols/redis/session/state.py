@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import TypeVar, cast
 
 from proxy.core.session import SessionSettings
-from proxy.core.steps import Step, Steps, ToReader, ToServer
+from proxy.core.steps import Note, Step, Steps, ToReader, ToServer
 from proxy.core.viewer import Read, Viewer
 from rules.model import Kind
 from rules.policy import Policy
@@ -123,6 +123,11 @@ class State:
                 break
             verdict = judge(argv, eyes)
         return verdict
+
+    def noted(self, refused: Refused) -> Note:
+        """The note of a refusal for the audit trail, under the row's own name."""
+        resource = None if refused.key is None else self.viewer.resource(Kind.KEY, refused.key)
+        return self.viewer.refused(refused.refusal, resource, refused.row.name)
 
     def judge_again(self, argv: tuple[bytes, ...], read: Read) -> Verdict:
         """The verdict under the policy of now; nothing new is recorded."""
