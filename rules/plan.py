@@ -155,14 +155,13 @@ class _Values:
 
     def _is_read(self, data: bytes) -> bool:
         """Whether the value is one to follow paths in: a document, a string that holds one, or (where no path
-        has to be followed) on platforms of typed values any scalar. Raises what `scan.walk` raises."""
+        has to be followed) on platforms of typed values any scalar. Raises what `scan.mask` raises."""
         first = scan.first_byte(data)
         if first in (b"{", b"[") or not (self._looking is not None or self._text_platform):
             return True
-        if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data.lstrip(scan.WHITE)):
+        if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data, data.index(b'"')):
             return False
-        depth = self._limits.max_depth
-        return self._afresh(lambda root: all(inner is not None for _, _, _, inner in scan.walk(data, root, depth)))
+        return self._afresh(lambda root: scan.opens(data, root, self._limits.max_depth))
 
     def _afresh(self, run: Callable[[State], T]) -> T:
         """What it comes to from the root; once more when states ran out, which may be due to other documents."""
@@ -190,11 +189,8 @@ class _Values:
         return _text_mask(data, self.claims)
 
     def _mask_in_document(self, data: bytes, root: State) -> Hit | None:
-        for text, act in scan.texts(data, root, self._limits.max_depth):
-            bit = act.left_by(text)
-            if bit is not None:
-                return self._automaton.named(bit)[0]
-        return None
+        bit = scan.mask_in(data, root, self._limits.max_depth)
+        return None if bit is None else self._automaton.named(bit)[0]
 
 
 class Plan:

@@ -1,7 +1,4 @@
-"""One pass over the bytes of a JSON text: what of it the automaton covers, and the text with that masked.
-
-    mask(data, state)  -> the bytes with masks put in, everything else byte for byte
-    texts(data, state) -> what the covered strings stand for, to look for masks in them
+"""The scanner in Python, for machines without a compiler: what `compiled.pyx` does, of equal meaning.
 
 Strict: UTF-8 and RFC 8259, nothing more. Never recurses into the nesting of a document; only into JSON within strings,
 eight deep at most. What is touched is never held as a list, so that memory stays a few times the size of the text.
@@ -16,8 +13,9 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from .automaton import State
-from .methods import DOT, MASK_BYTES, Act
+from ..automaton import State
+from ..methods import DOT, MASK_BYTES, Act
+from .errors import NotJson, TooDeep
 
 MAX_OPENED = 8  # strings within strings: each doubles the back-slashes, so real ones end at three or four
 
@@ -92,14 +90,6 @@ _CHARACTER = re.compile(_ONE)
 _CHARACTERS = re.compile(_ONE + rb"{%d}" % _MANY)
 
 
-class NotJson(ValueError):
-    """Not a JSON text in UTF-8."""
-
-
-class TooDeep(ValueError):
-    """More open brackets, or more strings within strings, than are followed."""
-
-
 class Inner(NamedTuple):
     """A JSON text that was the contents of a string, valid, with something touched; and where to go on in it."""
 
@@ -131,18 +121,6 @@ def starts_like_json(data: bytes, start: int = 0) -> bool:
         if found.end() == pos:
             return False
         pos = found.end()  # more white space than one match takes, or its end
-
-
-def first_byte(data: bytes) -> bytes:
-    """The first byte that is not white space; empty when there is none."""
-    start = _BLANK.match(data)
-    assert start is not None
-    return data[start.end() : start.end() + 1]
-
-
-def is_null(data: bytes) -> bool:
-    """Whether the text is JSON null, white space around it allowed."""
-    return data.strip(WHITE) == b"null"
 
 
 def walk(data: bytes, root: State, max_depth: int) -> Iterator[Touch]:
@@ -291,9 +269,21 @@ def contents(string: bytes) -> str:
     return decoded
 
 
-def texts(data: bytes, root: State, max_depth: int) -> Iterator[tuple[str, Act]]:
-    """What each covered string stands for, with its act, in opened strings too. Raises what `walk` raises."""
-    return _texts(data, walk(data, root, max_depth))
+def mask_in(data: bytes, root: State, max_depth: int) -> int | None:
+    """The bit of a field whose mask the first covered string that bears one bears; None when none does.
+
+    Opened strings are looked into as well. Raises what `walk` raises, unless a mask was found before.
+    """
+    for text, act in _texts(data, walk(data, root, max_depth)):
+        bit = act.left_by(text)
+        if bit is not None:
+            return bit
+    return None
+
+
+def opens(data: bytes, root: State, max_depth: int) -> bool:
+    """Whether what a JSON string holds is a document to be masked inside, not a text. Raises what `walk` raises."""
+    return all(inner is not None for _, _, _, inner in walk(data, root, max_depth))
 
 
 def _texts(data: bytes, touches: Iterator[Touch]) -> Iterator[tuple[str, Act]]:
