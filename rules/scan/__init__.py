@@ -1,5 +1,6 @@
 """One pass over the bytes of a JSON text: what of it the automaton covers, and the text with that masked.
 
+    cut(data, state, depth)     -> a document as it is to be shown, and which fields were hit
     mask(data, state, depth)    -> the bytes with masks put in, everything else byte for byte
     mask_in(data, state, depth) -> whether a covered string bears a mask already
     opens(data, state, depth)   -> whether a string at the top is a document of its own
@@ -16,15 +17,15 @@ from .errors import NotJson, TooDeep
 from .python import WHITE, starts_like_json
 
 try:
-    from .compiled import mask, mask_in, opens
+    from .compiled import cut, mask, mask_in, opens
 except ImportError:
-    from .python import mask, mask_in, opens
+    from .python import cut, mask, mask_in, opens
 
     ENGINE = "python"
 else:
     ENGINE = "compiled"
 
-__all__ = ["ENGINE", "NotJson", "TooDeep", "first_byte", "is_null", "mask", "mask_in", "opens", "starts_like_json"]
+__all__ = ["ENGINE", "NotJson", "TooDeep", "cut", "first_byte", "is_null", "mask", "mask_in", "opens", "starts_like_json"]
 
 _BLANK = re.compile(rb"[ \t\n\r]*+")
 

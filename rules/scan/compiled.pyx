@@ -13,7 +13,13 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
+from ..cut import Cut
 from .errors import NotJson, TooDeep
+
+cdef extern from "Python.h":
+    ctypedef struct PyTypeObject:
+        object tp_new(PyTypeObject *, object, PyObject *)
+    PyTypeObject PyTuple_Type
 
 cdef extern from "lexer.h" nogil:
     ctypedef struct veil_cursor:
@@ -95,7 +101,8 @@ cdef class Mirror:
     cdef list kept  # what the structs point into
     cdef dict found_states
     cdef dict found_acts
-    cdef dict decided
+    cdef dict decided  # seen verdicts, as bits of a number -> bits of fields
+    cdef dict hits  # bits of fields -> what they stand for
     cdef CState **states
     cdef int state_count, state_room
     cdef CAct **acts
@@ -125,6 +132,7 @@ cdef class Mirror:
         self.found_states = {}
         self.found_acts = {}
         self.decided = {}
+        self.hits = {}
         self.verdicts = []
         self.root = self.state_of(root)
 
@@ -290,6 +298,16 @@ cdef class Mirror:
             self.decided[few] = total
         return total
 
+    cdef object named(self):
+        """What was hit in this scan."""
+        bits = self.bits()
+        hits = self.hits.get(bits)
+        if hits is None:
+            hits = (<object>self.root.state).named(bits)
+            if len(self.hits) < 1024:
+                self.hits[bits] = hits
+        return hits
+
     cdef void start_over(self, bytes data, Purpose purpose, Py_ssize_t max_depth):
         take_back(self, 0)
         self.failure = self.found = None
@@ -351,16 +369,25 @@ cdef inline CState *other_of(Mirror x, CState *state) noexcept nogil:
     return state.other if state.other != NULL else grow(x, state, NULL, False)
 
 
+cdef inline bint has_size(CState *state, Py_ssize_t size) noexcept nogil:
+    """Whether some name waited for has that many bytes."""
+    return (state.sizes >> (63 if size > 63 else size)) & 1
+
+
+cdef inline bint is_same(const uint8_t *one, const uint8_t *other, Py_ssize_t size) noexcept nogil:
+    return size == 0 or (one[0] == other[0] and memcmp(one, other, size) == 0)
+
+
 cdef CState *named(Mirror x, CState *state, const uint8_t *name, Py_ssize_t size) noexcept nogil:
     """The state of the member of that name."""
     cdef CKey *key = NULL
     cdef uint32_t at
     cdef int i
-    if (state.sizes >> (63 if size > 63 else size)) & 1 == 0:
+    if not has_size(state, size):
         return other_of(x, state)
     if state.key_count <= LINEAR:
         for i in range(state.key_count):
-            if state.keys[i].size == size and memcmp(state.keys[i].name, name, size) == 0:
+            if state.keys[i].size == size and is_same(state.keys[i].name, name, size):
                 key = &state.keys[i]
                 break
     else:
@@ -379,9 +406,6 @@ cdef CState *named(Mirror x, CState *state, const uint8_t *name, Py_ssize_t size
 cdef Outcome member(Mirror x, CState *state, const uint8_t *start, const uint8_t *end, bint escaped, CState **child) noexcept nogil:
     cdef uint8_t short_name[SHORT_NAME]
     cdef uint8_t *name = short_name
-    if state.dead:
-        child[0] = state
-        return FINE
     if state.key_count == 0 or not escaped:
         child[0] = other_of(x, state) if state.key_count == 0 else named(x, state, start, end - start)
     else:
@@ -762,9 +786,14 @@ cdef Outcome scan(Mirror x, int level, CState *state) noexcept nogil:
         if p >= end or p[0] != c":":
             return NOT_JSON
         p += 1
-        outcome = member(x, around, start, quote, escaped, &state)
-        if outcome != FINE:
-            return outcome
+        if around.dead:
+            state = around
+        elif not escaped and around.other != NULL and not has_size(around, quote - start):
+            state = around.other
+        else:
+            outcome = member(x, around, start, quote, escaped, &state)
+            if outcome != FINE:
+                return outcome
 
 
 # The three doors
@@ -815,6 +844,26 @@ cdef bytes result(Mirror x):
     memcpy(PyBytes_AS_STRING(made), x.out, x.out_size)
     memcpy(PyBytes_AS_STRING(made) + x.out_size, x.copied, left)
     return made
+
+
+def cut(bytes data not None, object root, Py_ssize_t max_depth):
+    """What `mask` leaves, with what was hit; None when the text does not begin with a bracket. Raises what `mask` raises."""
+    cdef list spare
+    cdef Mirror x
+    cdef Outcome outcome
+    cdef uint8_t first = <uint8_t>PyBytes_AS_STRING(data)[0]  # 0 behind the last byte
+    if first != c"{" and first != c"[":
+        return None
+    spare = root.spare
+    x = take(root, spare)
+    try:
+        outcome = run(x, data, MASK, max_depth)
+        if outcome != FINE:
+            raise failure_of(x, outcome)
+        left = (data, (), None, None) if x.touches == 0 else (result(x), x.named(), None, None)
+    finally:
+        give_back(spare, x)
+    return PyTuple_Type.tp_new(<PyTypeObject *>Cut, (left,), NULL)  # a Cut, without the detour over its constructor
 
 
 def mask(bytes data not None, object root, Py_ssize_t max_depth):
