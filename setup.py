@@ -10,6 +10,7 @@ from __future__ import annotations
 import runpy
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -21,6 +22,7 @@ FOLDER = Path("rules", "scan")
 PYX = FOLDER / "compiled.pyx"
 BEFORE = runpy.run_path(str(FOLDER / "fingerprint.py"))
 FASTER = {"unix": ["-O3"], "mingw32": ["-O3"]}  # others optimise as they are told by Python's own configuration
+FAILURES = (BaseError, CCompilerError, OSError)
 
 
 class Build(build):
@@ -48,15 +50,28 @@ class BuildScanner(build_ext):
         except ImportError:
             return self.go_without("no Cython")
         shutil.rmtree(self.build_temp, ignore_errors=True)
-        ext.sources = cythonize([ext], build_dir=self.build_temp, force=True, quiet=True)[0].sources
-        faster = FASTER.get(self.compiler.compiler_type, [])
-        for arguments in [faster, []] if faster else [[]]:
-            ext.extra_compile_args = arguments
-            try:
-                return super().build_extension(ext)
-            except (BaseError, CCompilerError, OSError):
-                continue  # the compiler does not know the argument, or there is none
-        return self.go_without("no C compiler that finds Python.h")
+        try:
+            ext.extra_compile_args = self.arguments()
+            ext.sources = cythonize([ext], build_dir=self.build_temp, force=True, quiet=True)[0].sources
+            return super().build_extension(ext)
+        except FAILURES:
+            return self.go_without("no C compiler that finds Python.h")
+
+    def arguments(self) -> list[str]:
+        """What the compiler takes of `FASTER`, tried on next to nothing.
+
+        Raises:
+            FAILURES: it compiles nothing at all, or does not find Python.h.
+        """
+        probe = Path(self.build_temp, "probe.c")
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_text("#include <Python.h>\n", encoding="ascii")
+        for arguments in filter(None, [FASTER.get(self.compiler.compiler_type)]):
+            with suppress(*FAILURES):
+                self.compiler.compile([str(probe)], output_dir=self.build_temp, extra_postargs=arguments)
+                return arguments
+        self.compiler.compile([str(probe)], output_dir=self.build_temp)
+        return []
 
     def go_without(self, reason: str) -> None:
         sys.stderr.write(f"veil: {reason}: the scanner will be the one in Python, which masks the same, but slower\n")
