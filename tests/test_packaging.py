@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -92,21 +93,29 @@ class Environment:
         return [line.strip() for line in listed if line.endswith((".so", ".pyd"))]
 
 
+class Bare(NamedTuple):
+    """What is found after pip has installed Veil where nothing compiles. The other tests go on with the environment."""
+
+    environment: Environment
+    said: str
+    libraries: list[str]
+    version: str
+    preview: str
+
+
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, str]:
-    """An environment into which pip has installed Veil where nothing compiles, and what pip said."""
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     folder = tmp_path_factory.mktemp("packaging")
     made = Environment(folder)
     said = made.pip("install", "-v", copy_tree(folder / "without"), extra=NO_COMPILER)
-    return made, said
+    return Bare(made, said, made.libraries(), made.version(), made.preview())
 
 
 @pytest.fixture(scope="module")
-def builder(bare: tuple[Environment, str]) -> Environment:
+def builder(bare: Bare) -> Environment:
     """The environment with what builds Veil."""
-    made, _ = bare
-    made.pip("install", "-q", "setuptools>=77", "cython>=3.1")
-    return made
+    bare.environment.pip("install", "-q", "setuptools>=77", "cython>=3.1")
+    return bare.environment
 
 
 @pytest.fixture(scope="module")
@@ -149,14 +158,12 @@ def change(tree: Path) -> None:
     os.utime(source, (0, 0))
 
 
-def test_without_a_compiler_pip_installs_veil_and_it_masks_in_python(bare: tuple[Environment, str]) -> None:
-    made, said = bare
-
-    assert "Traceback" not in said
-    assert said.count("the scanner will be the one in Python") == 1
-    assert made.libraries() == []
-    assert made.version() == "(scanner: python)"
-    assert made.preview() == '{"mail":"••••","n":1}'
+def test_without_a_compiler_pip_installs_veil_and_it_masks_in_python(bare: Bare) -> None:
+    assert "Traceback" not in bare.said
+    assert bare.said.count("the scanner will be the one in Python") == 1
+    assert bare.libraries == []
+    assert bare.version == "(scanner: python)"
+    assert bare.preview == '{"mail":"••••","n":1}'
 
 
 def test_without_headers_of_python_veil_is_built_too(builder: Environment, compiler: None) -> None:
