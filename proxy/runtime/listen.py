@@ -147,6 +147,7 @@ class Listener:
                 return
             census.open += 1
             census.total += 1
+            self._tally.readers += 1
             readers.start_soon(self._serve, stream)
 
         try:
@@ -190,6 +191,7 @@ class Listener:
             return
         connected = await self._upstream.connect()
         if connected is None:
+            self._tally.upstream_failures += 1
             house.log.warning("upstream-unreachable", peer=peer, upstream=", ".join(map(str, settings.upstream)), **told)
             return
         try:
