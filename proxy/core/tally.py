@@ -13,7 +13,7 @@ BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 class Tally:
     """One for a connection of the config; shared by its sessions (all run in one thread)."""
 
-    __slots__ = ("_is_timed", "masked", "readers", "refusals", "span_s", "spans", "unmasked_reads", "upstream_failures", "whole")
+    __slots__ = ("_is_timed", "masked", "refusals", "span_s", "spans", "unmasked_reads", "whole")
 
     def __init__(self) -> None:
         self.masked: Counter[tuple[str, str]] = Counter()
@@ -23,10 +23,6 @@ class Tally:
         self.refusals: Counter[str] = Counter()
         """rule, or "" where there is none to name -> operations refused."""
         self.unmasked_reads = 0
-        self.readers = 0
-        """Connections of readers that were accepted."""
-        self.upstream_failures = 0
-        """Readers for whom no connection to the broker could be made."""
         self.spans = [0] * (len(BOUNDS_S) + 1)
         """How many spans of work that masked something were up to each of BOUNDS_S, and above them all."""
         self.span_s = 0.0

@@ -79,7 +79,9 @@ class Metrics(Collector):
         away.add_metric([], counted.census.turned_away)
         yield away
         yield _gauge("veil_connections_limit", "Readers there may be at a time.", counted.census.most)
-        lost = CounterMetricFamily("veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone.")
+        lost = CounterMetricFamily(
+            "veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone."
+        )
         lost.add_metric([], counted.log.lost)
         yield lost
 
@@ -100,7 +102,8 @@ class Metrics(Collector):
         refused = CounterMetricFamily("veil_refusals", "Operations refused.", labels=[*where, "rule"])
         unmasked = CounterMetricFamily("veil_unmasked_reads", "Reads shown unmasked, each recorded.", labels=where)
         reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-        for connection, tally in self._tallied():
+        for connection in self._counted.connections:
+            tally = self._counted.tallies.get(connection.name) or Tally()
             here = [str(connection.platform), connection.name]
             for (rule, method), count in tally.masked.items():
                 masked.add_metric([*here, rule, method], count)
@@ -120,12 +123,13 @@ class Metrics(Collector):
         failures = CounterMetricFamily(
             "veil_upstream_connect_failures", "Readers hung up on because the broker could not be reached.", labels=where
         )
+        census = self._counted.census
         in_force = [rule for rule in self._counted.current.policy.rules if rule.enabled]
-        for connection, tally in self._tallied():
+        for connection in self._counted.connections:
             here = [str(connection.platform), connection.name]
             rules.add_metric(here, sum(applies_in(rule, connection) for rule in in_force))
-            readers.add_metric(here, tally.readers)
-            failures.add_metric(here, tally.upstream_failures)
+            readers.add_metric(here, census.of_connection[connection.name])
+            failures.add_metric(here, census.unreached[connection.name])
         yield from (rules, readers, failures)
 
     def _audit(self) -> Iterable[Metric]:
@@ -141,10 +145,6 @@ class Metrics(Collector):
         lost = CounterMetricFamily("veil_audit_notes_lost", "Entries that nobody waited for and that could not be kept.")
         lost.add_metric([], journal.counts.notes_lost)
         yield lost
-
-    def _tallied(self) -> Iterable[tuple[Connection, Tally]]:
-        counted = self._counted
-        return ((each, counted.tallies[each.name]) for each in counted.connections if each.name in counted.tallies)
 
     def _spans(self) -> Metric:
         spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
