@@ -62,6 +62,10 @@ def test_a_wrong_config_is_not_tried_again_and_a_reload_is_a_hangup() -> None:
     assert value("ExecReload") == "/bin/kill -HUP $MAINPID"
 
 
+def test_the_start_of_the_process_can_be_told_since_proc_is_whole() -> None:
+    assert "ProcSubset" not in re.findall(r"^(\w+)=", UNIT.read_text(), re.MULTILINE)
+
+
 def test_each_directive_stands_once_but_for_the_list_of_calls() -> None:
     names = re.findall(r"^(\w+)=", UNIT.read_text(), re.MULTILINE)
 
