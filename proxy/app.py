@@ -98,7 +98,7 @@ class App:
         self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
         self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
-        self._platforms = {each.connection.name: str(each.connection.platform) for each in self._settings}
+        self._connections = tuple(dict.fromkeys(each.connection for each in self._settings))
         self._bound: Bound | None = None
         self._warnings: tuple[str, ...] = ()
         self._draining = False
@@ -250,7 +250,10 @@ class App:
         )
 
     def _metrics(self) -> Metrics:
-        return Metrics(Counted(version(), self._census, self.current, self.journal, self._house.tallies, self._platforms))
+        house = self._house
+        return Metrics(
+            Counted(version(), house.census, house.current, house.journal, house.log, house.tallies, self._connections)
+        )
 
 
 def _real(address: Address, sockets: list[trio.SocketListener]) -> Address:

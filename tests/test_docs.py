@@ -51,7 +51,7 @@ def test_the_example_to_start_from_is_accepted() -> None:
     assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, TREE / "docs" / "operate.md"], ids=lambda page: page.name)
 def test_a_link_to_another_page_leads_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
 

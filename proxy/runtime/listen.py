@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -41,6 +41,10 @@ class Census:
         self.open = 0
         self.total = 0
         self.turned_away = 0
+        self.of_connection: Counter[str] = Counter()
+        """connection -> readers accepted."""
+        self.unreached: Counter[str] = Counter()
+        """connection -> readers hung up on because its broker could not be reached."""
         self.relays: set[Relay] = set()
 
 
@@ -147,6 +151,7 @@ class Listener:
                 return
             census.open += 1
             census.total += 1
+            census.of_connection[self._settings.connection.name] += 1
             readers.start_soon(self._serve, stream)
 
         try:
@@ -190,6 +195,7 @@ class Listener:
             return
         connected = await self._upstream.connect()
         if connected is None:
+            house.census.unreached[settings.connection.name] += 1
             house.log.warning("upstream-unreachable", peer=peer, upstream=", ".join(map(str, settings.upstream)), **told)
             return
         try:

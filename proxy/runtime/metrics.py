@@ -10,30 +10,37 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from proxy.core.tally import BOUNDS_S, Tally
+from rules.model import Connection
+from rules.plan import NOT_A_HASH, NOT_JSON, NOT_TEXT, TOO_DEEP, TOO_LARGE, TOO_MANY_PATHS
+from rules.policy import NOT_READ, applies_in
 from rules.scan import ENGINE
 
 from .current import Current
 from .journal import Journal
 from .listen import Census
+from .log import Log
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+REASONS = (NOT_JSON, NOT_TEXT, NOT_A_HASH, TOO_LARGE, TOO_DEEP, TOO_MANY_PATHS, NOT_READ)
+"""Told from the start, as 0: a count that appears with its first value has no increase that an alert could see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Where the counts are. `platforms` gives the platform of each connection that has a tally."""
+    """Where the counts are. `tallies` has one for a connection's name once a listener of it was made."""
 
     version: str
     census: Census
     current: Current
     journal: Journal
+    log: Log
     tallies: Mapping[str, Tally]
-    platforms: Mapping[str, str]
+    connections: tuple[Connection, ...]
 
 
 class Metrics(Collector):
@@ -41,6 +48,7 @@ class Metrics(Collector):
         self._counted = counted
         self._registry = CollectorRegistry()
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
     def page(self) -> bytes:
         """The whole page, Prometheus text format."""
@@ -51,18 +59,11 @@ class Metrics(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        counted = self._counted
         yield from self._process()
+        yield from self._rules()
         yield from self._contents()
-        written = CounterMetricFamily("veil_audit_entries", "Entries on stable storage.")
-        written.add_metric([], counted.journal.counts.written)
-        yield written
-        failed = CounterMetricFamily("veil_audit_failures", "Reads that stayed masked because they could not be recorded.")
-        failed.add_metric([], counted.journal.counts.failures)
-        yield failed
-        lost = CounterMetricFamily("veil_audit_notes_lost", "Entries that nobody waited for and that could not be kept.")
-        lost.add_metric([], counted.journal.counts.notes_lost)
-        yield lost
+        yield from self._connections()
+        yield from self._audit()
 
     def _process(self) -> Iterable[Metric]:
         counted = self._counted
@@ -78,16 +79,22 @@ class Metrics(Collector):
         away = CounterMetricFamily("veil_connections_turned_away", "Readers closed at once because of max_connections.")
         away.add_metric([], counted.census.turned_away)
         yield away
-        policy = counted.current.policy
-        rules = GaugeMetricFamily("veil_rules", "Rules in force, enabled or not.")
-        rules.add_metric([], len(policy.rules))
-        yield rules
-        read = GaugeMetricFamily("veil_rules_read_timestamp_seconds", "When the rules in force were read; 0 before the first.")
-        read.add_metric([], counted.current.read_at_s or 0)
-        yield read
-        good = GaugeMetricFamily("veil_rules_last_reload_successful", "1 while the newest state of the rules is in force.")
-        good.add_metric([], int(counted.current.is_read and not counted.current.problems))
-        yield good
+        yield _gauge("veil_connections_limit", "Readers there may be at a time.", counted.census.most)
+        lost = CounterMetricFamily(
+            "veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone."
+        )
+        lost.add_metric([], counted.log.lost)
+        yield lost
+
+    def _rules(self) -> Iterable[Metric]:
+        current = self._counted.current
+        yield _gauge("veil_rules", "Rules in force, enabled or not.", len(current.policy.rules))
+        text = "When the rules in force were read; 0 before the first."
+        yield _gauge("veil_rules_read_timestamp_seconds", text, current.read_at_s or 0)
+        text = "1 while the newest state of the rules is in force."
+        yield _gauge("veil_rules_last_reload_successful", text, int(current.is_read and not current.problems))
+        text = "Problems of the newest state of the rules, 0 while it is in force."
+        yield _gauge("veil_rules_problems", text, len(current.problems))
 
     def _contents(self) -> Iterable[Metric]:
         where = ["platform", "connection"]
@@ -95,9 +102,10 @@ class Metrics(Collector):
         whole = CounterMetricFamily("veil_values_masked_whole", "Values masked whole.", labels=["reason"])
         refused = CounterMetricFamily("veil_refusals", "Operations refused.", labels=[*where, "rule"])
         unmasked = CounterMetricFamily("veil_unmasked_reads", "Reads shown unmasked, each recorded.", labels=where)
-        reasons: Counter[str] = Counter()
-        for connection, tally in self._counted.tallies.items():
-            here = [self._counted.platforms.get(connection, ""), connection]
+        reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+        for connection in self._counted.connections:
+            tally = self._counted.tallies.get(connection.name) or Tally()
+            here = [str(connection.platform), connection.name]
             for (rule, method), count in tally.masked.items():
                 masked.add_metric([*here, rule, method], count)
             reasons.update(tally.whole)
@@ -108,6 +116,37 @@ class Metrics(Collector):
             whole.add_metric([reason], count)
         yield from (masked, whole, refused, unmasked, self._spans())
 
+    def _connections(self) -> Iterable[Metric]:
+        """What tells of a connection whether its rules can have anything to do, and whether its broker is there."""
+        where = ["platform", "connection"]
+        rules = GaugeMetricFamily("veil_connection_rules", "Enabled rules in force that apply to the connection.", labels=where)
+        readers = CounterMetricFamily("veil_connection_readers", "Readers accepted.", labels=where)
+        failures = CounterMetricFamily(
+            "veil_upstream_connect_failures", "Readers hung up on because the broker could not be reached.", labels=where
+        )
+        census = self._counted.census
+        in_force = [rule for rule in self._counted.current.policy.rules if rule.enabled]
+        for connection in self._counted.connections:
+            here = [str(connection.platform), connection.name]
+            rules.add_metric(here, sum(applies_in(rule, connection) for rule in in_force))
+            readers.add_metric(here, census.of_connection[connection.name])
+            failures.add_metric(here, census.unreached[connection.name])
+        yield from (rules, readers, failures)
+
+    def _audit(self) -> Iterable[Metric]:
+        journal = self._counted.journal
+        text = "1 while the audit trail cannot be written: nothing is shown unmasked."
+        yield _gauge("veil_audit_failing", text, int(journal.failing))
+        written = CounterMetricFamily("veil_audit_entries", "Entries on stable storage.")
+        written.add_metric([], journal.counts.written)
+        yield written
+        failed = CounterMetricFamily("veil_audit_failures", "Reads that stayed masked because they could not be recorded.")
+        failed.add_metric([], journal.counts.failures)
+        yield failed
+        lost = CounterMetricFamily("veil_audit_notes_lost", "Entries that nobody waited for and that could not be kept.")
+        lost.add_metric([], journal.counts.notes_lost)
+        yield lost
+
     def _spans(self) -> Metric:
         spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
         tallies = self._counted.tallies.values()
@@ -117,3 +156,9 @@ class Metrics(Collector):
             buckets.append((bound, total))
         spans.add_metric([], buckets, sum(tally.span_s for tally in tallies))
         return spans
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    family = GaugeMetricFamily(name, text)
+    family.add_metric([], value)
+    return family

@@ -27,6 +27,7 @@ need podman podman
 need runc runc
 need iptables iptables
 need debootstrap debootstrap
+need systemd-analyze systemd
 if [ -n "$missing" ]; then
     again apt-get update -q
     # The packages start no service here: the tests start their own brokers on ports of their own.
@@ -38,6 +39,17 @@ if [ -n "$missing" ]; then
     fi
     # shellcheck disable=SC2086  # a list of packages, split on purpose
     again apt-get install -y -q --no-install-recommends $missing
+fi
+
+# promtool alone, where the tests look for it: its package brings 300 MB of Prometheus and its console.
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil
+if ! command -v promtool >/dev/null 2>&1 && [ ! -x "$cache/promtool" ]; then
+    mkdir -p "$cache"
+    work=$(mktemp -d "$cache/promtool.XXXXXX")
+    [ -n "$missing" ] || again apt-get update -q
+    (cd "$work" && again apt-get download -q prometheus && dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool) &&
+        mv "$work/usr/bin/promtool" "$cache/promtool"
+    rm -rf "$work"
 fi
 
 if "$here/containers/engine.sh" info >/dev/null 2>&1; then

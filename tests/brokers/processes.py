@@ -102,10 +102,10 @@ class Process:
             self.kill()
 
 
-def engine(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def engine(*arguments: str, within_s: float = ENGINE_S) -> subprocess.CompletedProcess[bytes]:
     """One call to the container engine."""
     env = {**os.environ, "VEIL_CONTAINERS": str(CONTAINERS)}
-    return subprocess.run([ENGINE, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=ENGINE_S, env=env)
+    return subprocess.run([ENGINE, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=within_s, env=env)
 
 
 @functools.cache

@@ -257,6 +257,9 @@ async def test_an_upstream_that_is_down_closes_the_reader_and_is_logged(tmp_path
             with trio.fail_after(3):
                 assert await stream.receive_some() == b""
         assert veil.logged("upstream-unreachable")
+        page = app._metrics().page().decode()
+        assert 'veil_upstream_connect_failures_total{connection="shop",platform="redis"} 1.0' in page
+        assert 'veil_connection_readers_total{connection="shop",platform="redis"} 1.0' in page
         app.stop()
 
 

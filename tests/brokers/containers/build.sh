@@ -31,4 +31,10 @@ if ! "$engine" image exists "$base"; then
 fi
 "$engine" image exists "$redis" ||
     "$engine" build --network=host --build-arg "BASE=$base" -t "$redis" -f "$here/Containerfile.redis" "$here"
-echo "images: $redis"
+# What Veil's own image is built on in the tests, a stage each.
+for stage in python python-build; do
+    image=localhost/veil-test/$stage:3.11
+    "$engine" image exists "$image" ||
+        "$engine" build --network=host --build-arg "BASE=$base" --target "$stage" -t "$image" -f "$here/Containerfile.python" "$here"
+done
+echo "images: $redis localhost/veil-test/python:3.11 localhost/veil-test/python-build:3.11"
