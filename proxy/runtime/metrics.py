@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from proxy.core.tally import BOUNDS_S, Tally
 
+from .certificates import Kept
 from .current import Current
 from .journal import Journal
 from .listen import Census
@@ -33,6 +34,7 @@ class Counted:
     journal: Journal
     tallies: Mapping[str, Tally]
     platforms: Mapping[str, str]
+    certificates: Sequence[Kept] = ()
 
 
 class Metrics(Collector):
@@ -53,6 +55,7 @@ class Metrics(Collector):
         counted = self._counted
         yield from self._process()
         yield from self._contents()
+        yield self._expiries()
         written = CounterMetricFamily("veil_audit_entries", "Entries on stable storage.")
         written.add_metric([], counted.journal.counts.written)
         yield written
@@ -87,6 +90,17 @@ class Metrics(Collector):
         good = GaugeMetricFamily("veil_rules_last_reload_successful", "1 while the newest state of the rules is in force.")
         good.add_metric([], int(counted.current.is_read and not counted.current.problems))
         yield good
+
+    def _expiries(self) -> Metric:
+        labels = ["platform", "connection", "protocol", "listener"]
+        expiry = GaugeMetricFamily(
+            "veil_tls_certificate_expiry_timestamp_seconds", "When the first certificate of a listener runs out.", labels=labels
+        )
+        for each in self._counted.certificates:
+            if each.is_server and each.expiry_s is not None:
+                platform_name = self._counted.platforms.get(each.connection, "")
+                expiry.add_metric([platform_name, each.connection, each.protocol, each.where], each.expiry_s)
+        return expiry
 
     def _contents(self) -> Iterable[Metric]:
         where = ["platform", "connection"]

@@ -24,6 +24,7 @@ from rules.store import document
 from rules.store.document import Node, Scalar, Sequence, Unread, quote
 from rules.store.values import near
 
+from . import security
 from .model import Configuration, Settings
 from .values import FromEnvironment, Odd, read_address, read_upstream
 
@@ -58,6 +59,10 @@ class _Told:
     def tell(self, origin: Place | str, message: str) -> None:
         self.problems.append(Problem(origin, message) if isinstance(origin, Place) else f"{origin}: {message}")
 
+    def warn(self, origin: Place | str, message: str) -> None:
+        told = Problem(origin, message, warning=True) if isinstance(origin, Place) else f"{origin}: warning: {message}"
+        self.problems.append(told)
+
 
 def load_configuration(given: Path | str, environment: Mapping[str, str], carried_out: Collection[str]) -> Configuration:
     """The configuration of a file; `carried_out` names the protocols that this version speaks.
@@ -90,9 +95,15 @@ def load_configuration(given: Path | str, environment: Mapping[str, str], carrie
     if settings is not None:
         for loc, message in _paths(Configuration(settings, path)):
             told.tell(origins.of_value(loc), message)
+    warned = _Told()
+    if settings is not None and not told.problems:
+        for loc, message in security.problems(Configuration(settings, path)):
+            told.tell(origins.of_value(loc), message)
+        for loc, message in security.warnings(Configuration(settings, path)):
+            warned.warn(origins.of_value(loc), message)
     if told.problems or settings is None:
         raise ConfigError(_in_order(told.problems))
-    return Configuration(settings, path)
+    return Configuration(settings, path, tuple(_in_order(warned.problems)))
 
 
 def _in_order(problems: list[Problem | str]) -> list[Problem | str]:
@@ -242,6 +253,7 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
                 yield (*loc, "name"), f"a connection {quote(name)} is there already"
             names.add(name)
         yield from _reader(connection.get("reader"), (*loc, "reader"))
+        yield from security.meaning(connection, loc)
         for at, listener in _items(connection.get("listeners"), (*loc, "listeners")):
             yield from _protocol(connection.get("platform"), listener.get("protocol"), (*at, "protocol"), carried_out)
             for where, address in _addresses(listener, at):
@@ -294,7 +306,7 @@ def _reader(reader: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
     source = reader.get("from", "protocol")
     if source == "fixed" and "user" not in reader:
         yield loc, 'a fixed reader needs "user"'
-    if source == "protocol" and "user" in reader:
+    if source != "fixed" and "user" in reader:
         yield (*loc, "user"), '"user" goes with `from: fixed` alone'
 
 
