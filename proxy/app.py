@@ -332,6 +332,8 @@ def run(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) ->
     harden()
     os.umask(0o077)
     log = Log()
+    # What a callback of a library raises goes to standard error as it is: by its type and place, as everything else.
+    sys.unraisablehook = lambda told: log.failed("unraisable", told.exc_value or RuntimeError())
 
     async def main() -> None:
         await App(configuration, protocols, log).run()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography import x509
@@ -33,6 +33,8 @@ Part = tuple[str | int, ...]
 class Pair:
     certificate: Path
     key: Path
+    password: str = field(default="", repr=False)
+    """Of the key; empty where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +217,7 @@ def _read_pair(pair: Pair, part: Part, problems: list[TlsProblem]) -> x509.Certi
     except ValueError as wrong:
         problems.append(TlsProblem((*part, "certificate"), pair.certificate, str(wrong)))
     try:
-        public = _read_key(_read(pair.key))
+        public = _read_key(_read(pair.key), pair.password)
     except ValueError as wrong:
         problems.append(TlsProblem((*part, "key"), pair.key, str(wrong)))
         return None
@@ -242,12 +244,16 @@ def _public_bytes(leaf: x509.Certificate) -> bytes:
         return b""
 
 
-def _read_key(data: bytes) -> bytes:
+def _read_key(data: bytes, password: str) -> bytes:
     """The public half of a private key, as it stands in a certificate."""
     try:
-        key = load_pem_private_key(data, None)
-    except TypeError:
-        raise ValueError("is encrypted, and passwords of keys are not carried out by this version") from None
+        key = load_pem_private_key(data, password.encode() or None)
+    except TypeError:  # a password and no lock, or a lock and no password
+        raise ValueError(
+            "is not encrypted, and there is a key_password" if password else "is encrypted: give key_password"
+        ) from None
+    except ValueError:
+        raise ValueError("holds no private key in PEM" + (" that key_password opens" if password else "")) from None
     except Exception:  # noqa: BLE001  as for certificates, and here what they quote would be a key
         raise ValueError("holds no private key in PEM") from None
     return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -255,8 +261,8 @@ def _read_key(data: bytes) -> bytes:
 
 def _load_pair(context: ssl.SSLContext, pair: Pair, part: Part, problems: list[TlsProblem]) -> None:
     try:
-        # The password is for a key that was put there since it was read: OpenSSL would ask for one at the terminal.
-        context.load_cert_chain(pair.certificate, pair.key, password=lambda: b"")
+        # An empty password too is given: without one OpenSSL would ask at the terminal, of a key put there just now.
+        context.load_cert_chain(pair.certificate, pair.key, password=pair.password.encode)
     except (OSError, ValueError) as failed:  # OSError: SSLError among them
         reason = f"cannot be used: {reason_of(failed)}"
         problems.append(TlsProblem((*part, "certificate"), pair.certificate, reason))

@@ -11,13 +11,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from proxy.runtime.secret import Secret
 from proxy.runtime.tls import SOURCES, ClientFiles, Pair, ServerFiles
 from proxy.runtime.upstream import Address
 from rules.model import Platform, Problem
 from rules.store.document import quote
 from rules.store.values import near
 
-from .values import Count, Duration, Flag, Listen, Name, NotYet, Size, Switch, Text, Upstreams, read_text
+from .values import Count, Duration, Flag, Listen, Name, NotYet, SecretText, Size, Switch, Text, Upstreams, read_text
 
 MIB = 1024 * 1024
 READERS = ("protocol", "fixed", "certificate")
@@ -111,7 +112,7 @@ class ReaderSettings(Section):
 class PairSection(Section):
     certificate: Text
     key: Text
-    key_password: NotYet = None
+    key_password: SecretText | None = None
 
 
 class TlsSection(Section):
@@ -119,7 +120,7 @@ class TlsSection(Section):
 
     certificate: Text | None = None
     key: Text | None = None
-    key_password: NotYet = None
+    key_password: SecretText | None = None
     certificates: Annotated[list[PairSection], AfterValidator(_not_empty)] | None = None
     client_ca: Text | None = None
     client_certificates: (
@@ -131,7 +132,7 @@ class UpstreamTlsSection(Section):
     ca: Text | None = None
     certificate: Text | None = None
     key: Text | None = None
-    key_password: NotYet = None
+    key_password: SecretText | None = None
     server_name: Name | None = None
     verify: Switch = True
 
@@ -207,10 +208,9 @@ class Configuration:
         tls = listener.tls
         if tls is None:
             return None
-        listed = [(each.certificate, each.key) for each in tls.certificates or ()]
+        pairs = tuple(self._pair(each.certificate, each.key, each.key_password) for each in tls.certificates or ())
         if tls.certificate is not None and tls.key is not None:
-            listed.insert(0, (tls.certificate, tls.key))
-        pairs = tuple(Pair(self._from_file(certificate), self._from_file(key)) for certificate, key in listed)
+            pairs = (self._pair(tls.certificate, tls.key, tls.key_password), *pairs)
         client_ca = None if tls.client_ca is None else self._from_file(tls.client_ca)
         return ServerFiles(pairs, client_ca, tls.client_certificates != "optional", protocols)
 
@@ -222,8 +222,11 @@ class Configuration:
         ca = None if tls.ca is None else self._from_file(tls.ca)
         pair = None
         if tls.certificate is not None and tls.key is not None:
-            pair = Pair(self._from_file(tls.certificate), self._from_file(tls.key))
+            pair = self._pair(tls.certificate, tls.key, tls.key_password)
         return ClientFiles(ca, pair, tls.server_name, tls.verify)
+
+    def _pair(self, certificate: str, key: str, password: Secret | None) -> Pair:
+        return Pair(self._from_file(certificate), self._from_file(key), "" if password is None else password.reveal())
 
     def _from_file(self, path: str) -> Path:
         return self.file.parent / path

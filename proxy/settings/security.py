@@ -57,6 +57,8 @@ def _tls(tls: object, loc: Loc) -> Told:
         for key in ("certificate", "key"):
             if key not in tls:
                 yield loc, f'"{key}" is missing'
+    if "key_password" in tls and "key" not in tls:
+        yield (*loc, "key_password"), '"key_password" needs "key" beside it'
     if "client_certificates" in tls and "client_ca" not in tls:
         yield (*loc, "client_certificates"), '"client_certificates" needs "client_ca"'
 
@@ -67,6 +69,8 @@ def _both(tls: object, loc: Loc) -> Told:
     for key, other in (("certificate", "key"), ("key", "certificate")):
         if key in tls and other not in tls:
             yield loc, f'"{other}" is missing'
+    if "key_password" in tls and "key" not in tls:
+        yield (*loc, "key_password"), '"key_password" needs "key" beside it'
 
 
 def problems(configuration: Configuration) -> Told:

@@ -87,14 +87,17 @@ def test_client_certificates_may_be_optional_and_several_certificates_a_list(tmp
         ),
         ("{PAIR, client_certificates: optional}", ['11:78: "client_certificates" needs "client_ca"']),
         ("{PAIR, client_certificates: maybe, client_ca: ca.crt}", ['11:78: "client_certificates" cannot be "maybe" (known: required, optional)']),
-        ("{PAIR, key_password: hunter2}", ['11:71: "key_password" is not carried out by this version']),
+        ("{PAIR, key_password: hunter2}", ['11:45: "server.key" is not encrypted, and there is a key_password']),
+        ("{PAIR, key_password: '${NOT_THERE}'}", ['11:71: "key_password" refers to the variable NOT_THERE, which is not set']),
+        ("{certificate: locked.crt, key: locked.key, key_password: hunter3}", ['11:45: "locked.key" holds no private key in PEM that key_password opens']),
+        ("{certificates: [{PAIR}], key_password: hunter2}", ['11:89: "key_password" needs "key" beside it']),
         ("{PAIR, ciphers: NULL}", ['11:57: no key "ciphers" here (known: certificate, key, key_password, certificates, client_ca, client_certificates)']),
         ("{certificate: none.crt, key: none.key}", ['11:28: "none.crt" cannot be read: No such file or directory', '11:43: "none.key" cannot be read: No such file or directory']),
         ("{certificate: folder, key: server.key}", ['11:28: "folder" is not a file']),
         ("{certificate: empty.crt, key: server.key}", ['11:28: "empty.crt" holds no certificate in PEM']),
         ("{certificate: server.crt, key: server.crt}", ['11:45: "server.crt" holds no private key in PEM']),
         ("{certificate: server.crt, key: old.key}", ['11:45: "old.key" does not belong to the certificate "server.crt"']),
-        ("{certificate: locked.crt, key: locked.key}", ['11:45: "locked.key" is encrypted, and passwords of keys are not carried out by this version']),
+        ("{certificate: locked.crt, key: locked.key}", ['11:45: "locked.key" is encrypted: give key_password']),
         ("{PAIR, client_ca: server.key}", ['11:68: "server.key" holds no certificate in PEM']),
         ("{PAIR, client_ca: none.crt}", ['11:68: "none.crt" cannot be read: No such file or directory']),
         ("{certificates: [{PAIR}, {certificate: a, key: old.key}]}", ['11:88: "a" cannot be read: No such file or directory']),
@@ -102,6 +105,23 @@ def test_client_certificates_may_be_optional_and_several_certificates_a_list(tmp
 )  # fmt: skip
 def test_a_problem_of_a_listener_s_tls_stands_at_its_place(tmp_path: Path, tls: str, expected: list[str]) -> None:
     assert problems(tmp_path, tls=tls) == expected
+
+
+@pytest.mark.parametrize(
+    "tls",
+    [
+        "{certificate: locked.crt, key: locked.key, key_password: hunter2}",
+        "{certificates: [{PAIR}, {certificate: locked.crt, key: locked.key, key_password: 'file:password'}]}",
+    ],
+)
+def test_a_key_may_be_locked_by_a_password(tmp_path: Path, tls: str) -> None:
+    (tmp_path / "password").write_text("hunter2\n")
+    configuration = load(tmp_path, tls=tls, upstream="{certificate: locked.crt, key: locked.key, key_password: hunter2}")
+    listener = configuration.settings.connections[0].listeners[0]
+
+    for files in (configuration.server_files(listener), configuration.client_files(listener)):
+        assert "hunter2" not in repr(files)
+    assert "hunter2" not in repr(configuration.settings)
 
 
 @pytest.mark.parametrize(
