@@ -1,7 +1,7 @@
 """The running process: everything is opened, put together and ended here.
 
 journal ◀── listeners ──▶ upstreams          signals: TERM, INT  drain, then stop; a second one: at once
-   ▲            │                                     HUP        read the rules now
+   ▲            │                                     HUP        read rules and certificates now
 watch ──▶ current policy ──▶ admin port
 """
 
@@ -18,14 +18,17 @@ import trio
 
 from proxy.admin.routes import Routes, State
 from proxy.admin.server import AdminServer
+from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.release import scanner, version
+from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
 from proxy.runtime.journal import LIMIT_S, Journal
 from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.relay import Times
+from proxy.runtime.tls import ClientFiles, ServerFiles, TlsError
 from proxy.runtime.upstream import Address
 from proxy.runtime.watch import Watch
 from proxy.settings import Configuration
@@ -49,7 +52,11 @@ class Bound:
 
 
 def listener_settings(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> list[ListenerSettings]:
-    """Every listener of the config, in its order."""
+    """Every listener of the config, in its order.
+
+    Raises:
+        ConfigError: the files of one's TLS will not do (any more).
+    """
     settings = configuration.settings
     return [
         _one_listener(configuration, connection, listener, protocols[listener.protocol])
@@ -67,6 +74,15 @@ def _one_listener(
     configuration: Configuration, connection: ConnectionSection, listener: ListenerSection, protocol: ProtocolEntry
 ) -> ListenerSettings:
     settings = configuration.settings
+
+    def kept(where: str, files: ServerFiles | ClientFiles | None) -> Kept | None:
+        return None if files is None else keep(where, connection.name, listener.protocol, files)
+
+    try:
+        tls = kept(str(listener.listen), configuration.server_files(listener, protocol.alpn))
+        upstream_tls = kept(f"upstream of {listener.listen}", configuration.client_files(listener))
+    except TlsError as bad:
+        raise ConfigError([str(problem) for problem in bad.problems]) from None
     return ListenerSettings(
         Connection(connection.name, Platform(connection.platform), connection.environment),
         protocol,
@@ -77,6 +93,9 @@ def _one_listener(
         fixed=connection.reader.user,
         verify_names=listener.verify_names,
         lapse_s=settings.unmasked_lapse,
+        named_by=connection.reader.named_by,
+        tls=tls,
+        upstream_tls=upstream_tls,
     )
 
 
@@ -87,7 +106,7 @@ class App:
         """Opens the audit trail.
 
         Raises:
-            ConfigError: the audit file will not do.
+            ConfigError: the audit file or a file of TLS will not do.
         """
         self.configuration = configuration
         self._log = log
@@ -99,6 +118,8 @@ class App:
         self._house = House(self.current, self.journal, self._census, log)
         self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
         self._connections = tuple(dict.fromkeys(each.connection for each in self._settings))
+        secured = [kept for each in self._settings for kept in (each.tls, each.upstream_tls) if kept is not None]
+        self.certificates = Certificates(secured, log)
         self._bound: Bound | None = None
         self._warnings: tuple[str, ...] = ()
         self._draining = False
@@ -152,6 +173,7 @@ class App:
                 if signals:
                     await nursery.start(self._obey_signals)
                 nursery.start_soon(self.watch.run)
+                nursery.start_soon(self.certificates.run)
                 nursery.start_soon(self._warn_of_fixed_readers)
                 routes = Routes(self._state, self._metrics().page, CONTENT_TYPE)
                 nursery.start_soon(AdminServer(routes, bound.admin, self._log).run, admin_sockets)
@@ -212,6 +234,7 @@ class App:
                 self._log.info("signal", signal=signal.Signals(number).name)
                 if number == signal.SIGHUP:
                     self.watch.reread()
+                    self.certificates.reread()
                 else:
                     self.stop()
 
@@ -246,13 +269,22 @@ class App:
             draining=self._draining,
             audit_failing=self.journal.failing,
             problems=self.current.problems,
-            warnings=(*self._warnings, *self._house.doubts.values()),
+            warnings=(*self._warnings, *self._house.doubts.values(), *self.certificates.warnings),
         )
 
     def _metrics(self) -> Metrics:
         house = self._house
         return Metrics(
-            Counted(version(), house.census, house.current, house.journal, house.log, house.tallies, self._connections)
+            Counted(
+                version(),
+                house.census,
+                house.current,
+                house.journal,
+                house.log,
+                house.tallies,
+                self._connections,
+                self.certificates.kept,
+            )
         )
 
 
@@ -302,6 +334,8 @@ def run(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) ->
     harden()
     os.umask(0o077)
     log = Log()
+    # What a callback of a library raises goes to standard error as it is: by its type and place, as everything else.
+    sys.unraisablehook = lambda told: log.failed("unraisable", told.exc_value or RuntimeError())
 
     async def main() -> None:
         await App(configuration, protocols, log).run()

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(verb=does)
         return added
 
-    run = verb("run", _run, "Run every listener until SIGTERM or SIGINT; SIGHUP reads the rules at once.")
+    run = verb("run", _run, "Run every listener until SIGTERM or SIGINT; SIGHUP reads rules and TLS files at once.")
     run.add_argument("--config", required=True, metavar="FILE", help="the config, veil.yaml")
     run.add_argument("--workers", type=int, default=1, metavar="N", help="processes (this version: 1)")
 
@@ -151,7 +151,9 @@ def _check(asked: argparse.Namespace) -> int:
     wrong = False
     if asked.config is not None:
         try:
-            directory = load_configuration(asked.config, os.environ, PROTOCOLS).rules_directory
+            configuration = load_configuration(asked.config, os.environ, PROTOCOLS)
+            directory = configuration.rules_directory
+            _tell(configuration.warnings)
         except ConfigError as bad:
             _tell(bad.problems)
             wrong = True

@@ -96,7 +96,7 @@ class Access:
             extent = role.on or Extent(installation=True)
             held = any(_covers(each, permission, allow=True) for each in role.permissions)
             if held and self._reaches(extent, connection, resource, deny=False):
-                allowed = f"through role {name}"
+                allowed = f"through role {name}{self._by_team(name, reader.name, teams)}"
         return Answer(bool(allowed), allowed or "no grant")
 
     def _teams_of(self, name: str) -> frozenset[str]:
@@ -108,6 +108,13 @@ class Access:
         user = self._users.get(name)
         own = frozenset(() if user is None else user.roles)
         return own.union(*(team.roles for team in self._teams if team.name in teams))
+
+    def _by_team(self, role: str, name: str, teams: frozenset[str]) -> str:
+        """` of team T` where a role is held by being in a team alone; nothing where it is the user's own."""
+        user = self._users.get(name)
+        if user is not None and role in user.roles:
+            return ""
+        return "".join(f" of team {team.name}" for team in self._teams if team.name in teams and role in team.roles)
 
     @staticmethod
     def _is_for(grant: Grant, name: str, teams: frozenset[str], roles: frozenset[str]) -> bool:

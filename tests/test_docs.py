@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers.veil import TREE, environment
+from tests.certificates import Authority
 
 PAGES = TREE / "README.md", TREE / "docs" / "rules.md", TREE / "docs" / "config.md"
 EXAMPLES = [
@@ -25,6 +26,11 @@ def test_an_example_of_the_pages_is_accepted(example: str, tmp_path: Path) -> No
     if "connections:" in example:
         (tmp_path / "rules.d").mkdir()
         (tmp_path / "rules.d" / "none.yaml").write_text("rules: []\n")
+        authority = Authority(tmp_path, "broker-ca")
+        Authority(tmp_path, "clients-ca")
+        authority.server("tls")
+        authority.make("other", password="hunter2")
+        (tmp_path / "other.password").write_text("hunter2\n")
         target = tmp_path / "veil.yaml"
         arguments = ["--config", str(target)]
     else:

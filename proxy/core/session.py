@@ -54,3 +54,7 @@ class ProtocolEntry:
     session: Callable[[Viewer, SessionSettings], Session]
     surface: Callable[[], str]
     """The surface table as text, for `veil surface NAME`."""
+    alpn: tuple[str, ...] = ()
+    """What the protocol is called in a TLS handshake; empty where it has no name there."""
+    has_headers: bool = False
+    """Whether requests bear headers that may name the reader (HTTP)."""

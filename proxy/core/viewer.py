@@ -28,9 +28,10 @@ class Read:
 class Viewer:
     """Makes views for the reader of one session and gets their unmasked reads recorded.
 
-    `name` is None until a login was accepted (or from the config, where it fixes the reader; then
-    `proven` is True from the start). `prove` makes the probe that tries a name with a wrong password;
-    a name that the upstream accepts with any password is an ordinary reader.
+    The reader is nobody until a login was accepted, unless it is `fixed`, by the config or by a certificate: then
+    it stays who it is (perhaps nobody), and its name needs no proof by the upstream. `prove` makes the probe
+    that tries a name with a wrong password; a name that the upstream accepts with any password is an ordinary
+    reader.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Viewer:
         clock: Callable[[], float],
         *,
         tally: Tally | None = None,
-        fixed: str | None = None,
+        fixed: Reader | None = None,
         verify_names: bool = True,
         lapse_s: float = LAPSE_S,
     ) -> None:
@@ -55,7 +56,7 @@ class Viewer:
         self._fixed = fixed
         self._verify_names = verify_names
         self._lapse_s = lapse_s
-        self.reader = Reader(fixed)
+        self.reader = Reader() if fixed is None else fixed
         self._proven: bool | None = True if fixed is not None else None
         self.prove: Callable[[str], Probe] | None = None
 

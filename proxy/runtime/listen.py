@@ -14,18 +14,24 @@ from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.core.steps import Probe
 from proxy.core.tally import Tally
 from proxy.core.viewer import LAPSE_S, Viewer
+from rules.access import Reader
 from rules.audit import Entry, Receipt
 from rules.model import Connection
 
+from .certificates import Kept
+from .clock import utc_seconds
 from .current import Current
 from .journal import Journal
 from .log import Log
 from .relay import Relay, Times
+from .tls import expired, reader_name
+from .tlsstream import TOO_SLOW, HandshakeFailed, TlsStream
 from .upstream import Address, Connected, Upstream, tune
 
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
 EXHAUSTED_S = 0.1  # accept fails at once and again until a descriptor is free
 BACKLOG = 1024
+HANDSHAKE_S = 30.0  # where the config sets no limit to logging in
 DOUBTS_KEPT = 100  # for a person to read; the log has them all
 
 
@@ -61,6 +67,10 @@ class ListenerSettings:
     fixed: str | None = None
     verify_names: bool = True
     lapse_s: float = LAPSE_S
+    named_by: str | None = None
+    """Where in the reader's certificate its name is, where that says who reads."""
+    tls: Kept | None = None
+    upstream_tls: Kept | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,7 @@ class _ReaderServices:
 
     journal: Journal
     upstream: Upstream
-    address: Address
+    connected: Connected
     tally: Tally
 
     async def record(self, entries: tuple[Entry, ...]) -> tuple[Receipt, ...] | None:
@@ -92,7 +102,7 @@ class _ReaderServices:
         self.journal.note(entry)
 
     async def ask(self, probe: Probe) -> bool:
-        return await self.upstream.ask(probe, self.address)
+        return await self.upstream.ask(probe, self.connected.address, self.connected.host)
 
     def worked(self, seconds: float) -> None:
         self.tally.worked(seconds)
@@ -137,7 +147,7 @@ class Listener:
     def __init__(self, settings: ListenerSettings, house: House) -> None:
         self._settings = settings
         self._house = house
-        self._upstream = Upstream(settings.connection.name, settings.upstream, self._heard)
+        self._upstream = Upstream(settings.connection.name, settings.upstream, self._heard, settings.upstream_tls)
         self._tally = house.tallies.setdefault(settings.connection.name, Tally())
 
     async def run(self, listeners: list[trio.SocketListener], readers: trio.Nursery) -> None:
@@ -193,17 +203,57 @@ class Listener:
             peer = spell_peer(stream.socket.getpeername())
         except OSError:  # gone between accept and here
             return
+        try:
+            inside, fixed = await self._let_in(stream)
+        except HandshakeFailed as failed:
+            house.log.info("tls-handshake-failed", peer=peer, reason=str(failed), listener=str(settings.address), **told)
+            return
         connected = await self._upstream.connect()
         if connected is None:
             house.census.unreached[settings.connection.name] += 1
-            house.log.warning("upstream-unreachable", peer=peer, upstream=", ".join(map(str, settings.upstream)), **told)
+            upstream, reason = ", ".join(map(str, settings.upstream)), self._upstream.trouble
+            house.log.warning("upstream-unreachable", peer=peer, upstream=upstream, reason=reason, **told)
             return
         try:
-            await self._carry(stream, connected, peer, told)
+            await self._carry(inside, fixed, connected, peer, told)
         finally:
             await trio.aclose_forcefully(connected.stream)
 
-    async def _carry(self, stream: trio.SocketStream, connected: Connected, peer: str, told: dict[str, str]) -> None:
+    async def _let_in(self, stream: trio.SocketStream) -> tuple[trio.abc.HalfCloseableStream, Reader | None]:
+        """The stream to speak the protocol on, and who reads where that is known by now.
+
+        Raises:
+            HandshakeFailed: TLS is wanted and did not come about in time.
+        """
+        settings = self._settings
+        fixed = None if settings.fixed is None else Reader(settings.fixed)
+        if settings.named_by is not None:
+            fixed = Reader(None)  # unless a certificate says otherwise
+        if settings.tls is None:
+            return stream, fixed
+        inside = TlsStream(stream, settings.tls.now.context, server_side=True)
+        with trio.move_on_after(settings.times.login_s or HANDSHAKE_S) as limit:
+            await inside.handshake()
+        if limit.cancelled_caught:
+            raise HandshakeFailed(TOO_SLOW)
+        try:
+            certificate = inside.certificate()
+        except ValueError:
+            raise HandshakeFailed("a certificate that cannot be read") from None
+        if expired(certificate, utc_seconds()):
+            raise HandshakeFailed("certificate not accepted: certificate has expired")
+        if settings.named_by is not None:
+            fixed = Reader(reader_name(certificate, settings.named_by))
+        return inside, fixed
+
+    async def _carry(
+        self,
+        stream: trio.abc.HalfCloseableStream,
+        fixed: Reader | None,
+        connected: Connected,
+        peer: str,
+        told: dict[str, str],
+    ) -> None:
         settings, house = self._settings, self._house
         viewer = Viewer(
             settings.connection,
@@ -212,12 +262,12 @@ class Listener:
             house.current.get,
             trio.current_time,
             tally=self._tally,
-            fixed=settings.fixed,
+            fixed=fixed,
             verify_names=settings.verify_names,
             lapse_s=settings.lapse_s,
         )
         session = settings.protocol.session(viewer, settings.session)
-        services = _ReaderServices(house.journal, self._upstream, connected.address, self._tally)
+        services = _ReaderServices(house.journal, self._upstream, connected, self._tally)
         relay = Relay(session, stream, connected.stream, services, settings.times)
         house.current.subscribe(relay.policy_changed)
         house.census.relays.add(relay)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -20,6 +20,7 @@ from rules.plan import NOT_A_HASH, NOT_JSON, NOT_TEXT, TOO_DEEP, TOO_LARGE, TOO_
 from rules.policy import NOT_READ, applies_in
 from rules.scan import ENGINE
 
+from .certificates import Kept
 from .current import Current
 from .journal import Journal
 from .listen import Census
@@ -41,6 +42,7 @@ class Counted:
     log: Log
     tallies: Mapping[str, Tally]
     connections: tuple[Connection, ...]
+    certificates: Sequence[Kept] = ()
 
 
 class Metrics(Collector):
@@ -64,6 +66,7 @@ class Metrics(Collector):
         yield from self._contents()
         yield from self._connections()
         yield from self._audit()
+        yield self._expiries()
 
     def _process(self) -> Iterable[Metric]:
         counted = self._counted
@@ -95,6 +98,17 @@ class Metrics(Collector):
         yield _gauge("veil_rules_last_reload_successful", text, int(current.is_read and not current.problems))
         text = "Problems of the newest state of the rules, 0 while it is in force."
         yield _gauge("veil_rules_problems", text, len(current.problems))
+
+    def _expiries(self) -> Metric:
+        labels = ["platform", "connection", "protocol", "listener"]
+        expiry = GaugeMetricFamily(
+            "veil_tls_certificate_expiry_timestamp_seconds", "When the first certificate of a listener runs out.", labels=labels
+        )
+        platforms = {each.name: str(each.platform) for each in self._counted.connections}
+        for each in self._counted.certificates:
+            if each.is_server and each.expiry_s is not None:
+                expiry.add_metric([platforms[each.connection], each.connection, each.protocol, each.where], each.expiry_s)
+        return expiry
 
     def _contents(self) -> Iterable[Metric]:
         where = ["platform", "connection"]

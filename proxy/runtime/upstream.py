@@ -11,7 +11,12 @@ from math import inf
 
 import trio
 
+from proxy.core.errors import ProxyError
 from proxy.core.steps import Probe
+
+from .certificates import Kept
+from .tls import ClientFiles
+from .tlsstream import TOO_SLOW, HandshakeFailed, TlsStream
 
 CONNECT_S = 5.0  # per address; a broker on the next host answers in milliseconds
 PROBE_S = 2.0
@@ -49,12 +54,18 @@ def tune(stream: trio.SocketStream) -> None:
         stream.setsockopt(level, option, value)
 
 
+class Unreachable(ProxyError):
+    """An address that no connection came about with; the message is the reason, for the log."""
+
+
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """`address` is the server's own, with no name to be looked up again."""
+    """`address` is the server's own, with no name to be looked up again; `host` is what the config calls it, which
+    is the name that its certificate bears."""
 
-    stream: trio.SocketStream
+    stream: trio.abc.HalfCloseableStream
     address: Address
+    host: str
 
 
 class Upstream:
@@ -65,8 +76,12 @@ class Upstream:
         connection: str,
         addresses: Sequence[Address],
         heard: Callable[[Probe, Address, bool], None] | None = None,
+        tls: Kept | None = None,
     ) -> None:
         """`heard` is told of every verdict that did not come from memory."""
+        self._tls = tls
+        self.trouble = ""
+        """Why the last connection did not come about."""
         self._connection = connection
         self._heard = heard
         self._addresses = tuple(addresses)
@@ -81,9 +96,12 @@ class Upstream:
     async def connect(self) -> Connected | None:
         """A new connection to the first address that takes one, or None when none does."""
         for address in self._addresses:
-            stream = await _dial(address, CONNECT_S)
-            if stream is not None:
-                return Connected(stream, _reached(stream, address))
+            try:
+                stream, reached = await _dial(address, address.host, self._tls, CONNECT_S)
+            except Unreachable as failed:
+                self.trouble = f"{address}: {failed}"
+            else:
+                return Connected(stream, reached, address.host)
         self.lost()
         return None
 
@@ -92,9 +110,12 @@ class Upstream:
         self._epoch += 1
         self._refused_until_s.clear()
 
-    async def ask(self, probe: Probe, address: Address) -> bool:
+    async def ask(self, probe: Probe, address: Address, host: str = "") -> bool:
         """The probe's verdict. A no is remembered for a while; a yes never, for it speaks of one login: the next
-        may be let in without a password, the users of the broker having changed meanwhile."""
+        may be let in without a password, the users of the broker having changed meanwhile.
+
+        The probe travels as the session itself: by TLS where that does, to the same `host` by name.
+        """
         key = (self._connection, address, probe.subject)
         async with self._probes:
             if trio.current_time() < self._refused_until_s.get(key, -inf):
@@ -102,7 +123,7 @@ class Upstream:
             epoch = self._epoch
             yes = False
             with trio.move_on_after(PROBE_S):
-                yes = await _put(probe, address)
+                yes = await _put(probe, address, host or address.host, self._tls)
         if epoch == self._epoch and not yes:
             self._refused_until_s[key] = trio.current_time() + NO_S
             self._refused_until_s.move_to_end(key)
@@ -122,24 +143,50 @@ def _reached(stream: trio.SocketStream, address: Address) -> Address:
     return Address(str(host), int(port))
 
 
-async def _dial(address: Address, limit_s: float) -> trio.SocketStream | None:
+async def _dial(address: Address, host: str, tls: Kept | None, limit_s: float) -> tuple[trio.abc.HalfCloseableStream, Address]:
+    """A connection, inside TLS where that is wanted, and whom it has reached.
+
+    Raises:
+        Unreachable: with the reason.
+    """
     with trio.move_on_after(limit_s):
         try:
             stream = await trio.open_tcp_stream(address.host, address.port)
         except (OSError, ValueError, UnicodeError):  # ValueError: a name that cannot be encoded
-            return None
+            raise Unreachable("no connection") from None
         try:
             tune(stream)
+            reached = _reached(stream, address)
+            if tls is None:
+                return stream, reached
+            return await _inside_tls(stream, host, tls), reached
         except OSError:  # reset already
             await trio.aclose_forcefully(stream)
-            return None
-        return stream
-    return None
+            raise Unreachable("no connection") from None
+        except BaseException:
+            await trio.aclose_forcefully(stream)
+            raise
+    raise Unreachable(TOO_SLOW if tls is not None else "no answer")
 
 
-async def _put(probe: Probe, address: Address) -> bool:
-    stream = await _dial(address, PROBE_S)
-    if stream is None:
+async def _inside_tls(stream: trio.SocketStream, host: str, tls: Kept) -> TlsStream:
+    """
+    Raises:
+        Unreachable: the server speaks no TLS, or its certificate will not do.
+    """
+    wanted = tls.files.server_name if isinstance(tls.files, ClientFiles) else None
+    try:
+        inside = TlsStream(stream, tls.now.context, server_side=False, server_name=wanted or host)
+        await inside.handshake()
+    except HandshakeFailed as failed:
+        raise Unreachable(f"TLS: {failed}") from None
+    return inside
+
+
+async def _put(probe: Probe, address: Address, host: str, tls: Kept | None) -> bool:
+    try:
+        stream, _ = await _dial(address, host, tls, PROBE_S)
+    except Unreachable:
         return False
     try:
         got = bytearray()

@@ -24,14 +24,14 @@ from rules.store import document
 from rules.store.document import Node, Scalar, Sequence, Unread, quote
 from rules.store.values import near
 
+from . import security
 from .model import Configuration, Settings
-from .values import FromEnvironment, Odd, read_address, read_upstream
+from .values import REFERENCE, FromEnvironment, Odd, read_address, read_upstream, secrets_from
 
 EMPTY = "empty: taken for a half-finished write"
 PREFIX = "VEIL_"
 NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 Loc = tuple[str | int, ...]
@@ -57,6 +57,10 @@ class _Told:
 
     def tell(self, origin: Place | str, message: str) -> None:
         self.problems.append(Problem(origin, message) if isinstance(origin, Place) else f"{origin}: {message}")
+
+    def warn(self, origin: Place | str, message: str) -> None:
+        told = Problem(origin, message, warning=True) if isinstance(origin, Place) else f"{origin}: warning: {message}"
+        self.problems.append(told)
 
 
 def load_configuration(given: Path | str, environment: Mapping[str, str], carried_out: Collection[str]) -> Configuration:
@@ -84,15 +88,22 @@ def load_configuration(given: Path | str, environment: Mapping[str, str], carrie
         told.tell(loaded.root.place, "a config is a mapping of keys and values")
         raise ConfigError(told.problems)
     _override(merged, environment, origins, told, _references(data))
-    settings = _validate(merged, origins, told)
+    with secrets_from(environment, path.parent):
+        settings = _validate(merged, origins, told)
     for loc, message in _meaning(merged, carried_out):
         told.tell(origins.of_value(loc), message)
     if settings is not None:
         for loc, message in _paths(Configuration(settings, path)):
             told.tell(origins.of_value(loc), message)
+    warned = _Told()
+    if settings is not None and not told.problems:
+        for loc, message in security.problems(Configuration(settings, path)):
+            told.tell(origins.of_value(loc), message)
+        for loc, message in security.warnings(Configuration(settings, path)):
+            warned.warn(origins.of_value(loc), message)
     if told.problems or settings is None:
         raise ConfigError(_in_order(told.problems))
-    return Configuration(settings, path)
+    return Configuration(settings, path, tuple(_in_order(warned.problems)))
 
 
 def _in_order(problems: list[Problem | str]) -> list[Problem | str]:
@@ -132,7 +143,7 @@ def _scalar(node: Scalar) -> str | int | bool | Odd:
 
 def _references(data: bytes) -> frozenset[str]:
     """Variables that the file itself names as `${NAME}`: secrets, which are no overrides."""
-    return frozenset(_REFERENCE.findall(data.decode("utf-8", "replace")))
+    return frozenset(REFERENCE.findall(data.decode("utf-8", "replace")))
 
 
 def _override(
@@ -242,6 +253,7 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
                 yield (*loc, "name"), f"a connection {quote(name)} is there already"
             names.add(name)
         yield from _reader(connection.get("reader"), (*loc, "reader"))
+        yield from security.meaning(connection, loc)
         for at, listener in _items(connection.get("listeners"), (*loc, "listeners")):
             yield from _protocol(connection.get("platform"), listener.get("protocol"), (*at, "protocol"), carried_out)
             for where, address in _addresses(listener, at):
@@ -294,7 +306,7 @@ def _reader(reader: object, loc: Loc) -> Iterator[tuple[Loc, str]]:
     source = reader.get("from", "protocol")
     if source == "fixed" and "user" not in reader:
         yield loc, 'a fixed reader needs "user"'
-    if source == "protocol" and "user" in reader:
+    if source != "fixed" and "user" in reader:
         yield (*loc, "user"), '"user" goes with `from: fixed` alone'
 
 

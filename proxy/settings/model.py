@@ -11,16 +11,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from proxy.runtime.secret import Secret
+from proxy.runtime.tls import SOURCES, ClientFiles, Pair, ServerFiles
 from proxy.runtime.upstream import Address
-from rules.model import Platform
+from rules.model import Platform, Problem
 from rules.store.document import quote
 from rules.store.values import near
 
-from .values import Count, Duration, Flag, Listen, Name, NotYet, Size, Switch, Text, Upstreams, read_text
+from .values import Count, Duration, Flag, Listen, Name, NotYet, SecretText, Size, Switch, Text, Upstreams, read_text
 
 MIB = 1024 * 1024
-READERS = ("protocol", "fixed")
-READERS_NOT_YET = ("certificate", "header")
+READERS = ("protocol", "fixed", "certificate")
+READERS_NOT_YET = ("header",)  # `load` says why: no protocol of this version has headers
+CLIENT_CERTIFICATES = ("required", "optional")
 WRITES = ("adds", "strict")
 
 
@@ -97,8 +100,41 @@ class ReaderSettings(Section):
         default="protocol", alias="from"
     )
     user: Name | None = None
-    name: NotYet = None
+    name: Annotated[str, _choice(SOURCES), WithJsonSchema({"enum": list(SOURCES)})] | None = None
     trusted: NotYet = None
+
+    @property
+    def named_by(self) -> str | None:
+        """Where in a certificate the reader's name is, where that says who reads."""
+        return (self.name or SOURCES[0]) if self.source == "certificate" else None
+
+
+class PairSection(Section):
+    certificate: Text
+    key: Text
+    key_password: SecretText | None = None
+
+
+class TlsSection(Section):
+    """Either one certificate with its key, or a list of them, the first for whoever asks for no name of another."""
+
+    certificate: Text | None = None
+    key: Text | None = None
+    key_password: SecretText | None = None
+    certificates: Annotated[list[PairSection], AfterValidator(_not_empty)] | None = None
+    client_ca: Text | None = None
+    client_certificates: (
+        Annotated[str, _choice(CLIENT_CERTIFICATES), WithJsonSchema({"enum": list(CLIENT_CERTIFICATES)})] | None
+    ) = None
+
+
+class UpstreamTlsSection(Section):
+    ca: Text | None = None
+    certificate: Text | None = None
+    key: Text | None = None
+    key_password: SecretText | None = None
+    server_name: Name | None = None
+    verify: Switch = True
 
 
 class ListenerSection(Section):
@@ -107,8 +143,8 @@ class ListenerSection(Section):
     upstream: Upstreams
     verify_names: Switch = True
     writes: Annotated[str, _choice(WRITES), WithJsonSchema({"enum": list(WRITES)})] = "adds"
-    tls: NotYet = None
-    upstream_tls: NotYet = None
+    tls: TlsSection | None = None
+    upstream_tls: UpstreamTlsSection | None = None
     brokers: NotYet = None
     deliver: NotYet = None
     login: NotYet = None
@@ -154,7 +190,7 @@ class Settings(BaseSettings):
 class Configuration:
     """Settings with the folder that their relative paths start from."""
 
-    def __init__(self, settings: Settings, file: Path, warnings: tuple[str, ...] = ()) -> None:
+    def __init__(self, settings: Settings, file: Path, warnings: tuple[Problem | str, ...] = ()) -> None:
         self.settings = settings
         self.file = file
         self.warnings = warnings
@@ -166,6 +202,31 @@ class Configuration:
     @property
     def audit_path(self) -> Path:
         return self._from_file(self.settings.audit.file.path)
+
+    def server_files(self, listener: ListenerSection, protocols: tuple[str, ...] = ()) -> ServerFiles | None:
+        """What the listener's TLS is made of; None where it has none, or none that is whole."""
+        tls = listener.tls
+        if tls is None:
+            return None
+        pairs = tuple(self._pair(each.certificate, each.key, each.key_password) for each in tls.certificates or ())
+        if tls.certificate is not None and tls.key is not None:
+            pairs = (self._pair(tls.certificate, tls.key, tls.key_password), *pairs)
+        client_ca = None if tls.client_ca is None else self._from_file(tls.client_ca)
+        return ServerFiles(pairs, client_ca, tls.client_certificates != "optional", protocols)
+
+    def client_files(self, listener: ListenerSection) -> ClientFiles | None:
+        """What the TLS to the listener's upstream is made of; None where it has none."""
+        tls = listener.upstream_tls
+        if tls is None:
+            return None
+        ca = None if tls.ca is None else self._from_file(tls.ca)
+        pair = None
+        if tls.certificate is not None and tls.key is not None:
+            pair = self._pair(tls.certificate, tls.key, tls.key_password)
+        return ClientFiles(ca, pair, tls.server_name, tls.verify)
+
+    def _pair(self, certificate: str, key: str, password: Secret | None) -> Pair:
+        return Pair(self._from_file(certificate), self._from_file(key), "" if password is None else password.reveal())
 
     def _from_file(self, path: str) -> Path:
         return self.file.parent / path

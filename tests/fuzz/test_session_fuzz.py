@@ -16,6 +16,7 @@ from proxy.core.session import SessionSettings
 from proxy.core.viewer import Viewer
 from proxy.protocols.redis.session import RedisSession
 from proxy.protocols.redis.wire import encode_command
+from rules.access import Reader
 from rules.model import (
     AccessList,
     Connection,
@@ -82,7 +83,14 @@ class Run:
     def __init__(self, seed: int, reader: str | None) -> None:
         self._chance = random.Random(seed)
         self._policy = _policy(self._chance)
-        viewer = Viewer(Connection("shop", Platform.REDIS), "redis", "", lambda: self._policy, lambda: 0.0, fixed=reader)
+        viewer = Viewer(
+            Connection("shop", Platform.REDIS),
+            "redis",
+            "",
+            lambda: self._policy,
+            lambda: 0.0,
+            fixed=None if reader is None else Reader(reader),
+        )
         self.play = Play(RedisSession(viewer, SessionSettings()), journal_works=False)
         self._server = ModelServer(self._chance)
         self.expected: list[bytes | None] = []

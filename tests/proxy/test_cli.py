@@ -195,6 +195,35 @@ def test_check_warns_and_is_fine(rules: Path, capsys: pytest.CaptureFixture[str]
     assert ": warning: " in capsys.readouterr().err
 
 
+def with_tls(config: Path, tls: str) -> None:
+    config.write_text(config.read_text().replace('upstream: "127.0.0.1:6379"', f'upstream: "127.0.0.1:6379", {tls}'))
+
+
+@pytest.mark.slow
+def test_tls_files_that_will_not_do_are_told_by_check_and_run_alike(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_tls(config, "tls: {certificate: none.crt, key: none.key}, upstream_tls: {ca: none.ca}")
+
+    assert cli.main(["check", "--config", str(config)]) == 1
+    told = capsys.readouterr().err
+    done = veil("run", "--config", str(config))
+    assert (done.returncode, done.stderr.decode()) == (2, told)
+    assert [line.rpartition(": ")[0].rpartition("/")[2] for line in told.splitlines()] == [
+        'none.crt" cannot be read',
+        'none.key" cannot be read',
+        'none.ca" cannot be read',
+    ]
+    assert all(line.startswith(f"{config}:8:") for line in told.splitlines())
+
+
+def test_check_warns_of_an_upstream_that_is_not_verified(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_tls(config, "upstream_tls: {verify: false}")
+
+    assert cli.main(["check", "--config", str(config)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{config}:8:")
+    assert ": warning: the upstream's certificate is not verified" in line
+
+
 @pytest.mark.slow
 def test_preview_writes_exactly_the_masked_bytes(rules: Path) -> None:
     feed = b'{"mail": "ada@example.org", "n": 1E400}'

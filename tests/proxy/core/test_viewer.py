@@ -9,6 +9,7 @@ import pytest
 
 from proxy.core.steps import Ask, Note, Probe, Record, Step, Steps
 from proxy.core.viewer import Read, Viewer
+from rules.access import Reader
 from rules.audit import Entry, Receipt
 from rules.model import (
     AccessList,
@@ -44,7 +45,13 @@ class Stage:
         self.policy = Policy(RuleBook("1", RULES, ACCESS))
         self.now_s = 0.0
         self.viewer = Viewer(
-            SHOP, "redis", "peer", lambda: self.policy, lambda: self.now_s, fixed=fixed, verify_names=verify_names
+            SHOP,
+            "redis",
+            "peer",
+            lambda: self.policy,
+            lambda: self.now_s,
+            fixed=None if fixed is None else Reader(fixed),
+            verify_names=verify_names,
         )
         self.viewer.prove = lambda name: Probe(name, lambda nonce: nonce.encode(), lambda data: None)
         self.steps: list[Step] = []

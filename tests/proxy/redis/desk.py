@@ -6,6 +6,7 @@ from proxy.core.session import SessionSettings
 from proxy.core.viewer import Viewer
 from proxy.protocols.redis.session import RedisSession
 from proxy.protocols.redis.wire import encode_command
+from rules.access import Reader
 from rules.model import (
     AccessList,
     Connection,
@@ -64,7 +65,9 @@ class Desk:
     def __init__(self, book: RuleBook = BOOK, *, settings: SessionSettings | None = None, fixed: str | None = None) -> None:
         self.policy = Policy(book)
         self.clock = Clock()
-        self.viewer = Viewer(SHOP, "redis", "127.0.0.1:5", lambda: self.policy, self.clock, fixed=fixed)
+        self.viewer = Viewer(
+            SHOP, "redis", "127.0.0.1:5", lambda: self.policy, self.clock, fixed=None if fixed is None else Reader(fixed)
+        )
         self.play = Play(RedisSession(self.viewer, settings or SessionSettings()))
 
     def ask(self, *argv: bytes, answer: bytes = b"") -> bytes:

@@ -12,6 +12,7 @@ import trio.testing
 
 from proxy.core.steps import Probe
 from proxy.runtime import upstream as upstream_module
+from proxy.runtime.certificates import Kept
 from proxy.runtime.upstream import NO_S, Address, Upstream
 
 NOWHERE = Address("127.0.0.1", 1)  # nothing listens on port 1
@@ -144,7 +145,7 @@ class Counting(Upstream):
         self.yes = True
         self.meanwhile: Callable[[], None] = lambda: None
 
-        async def put(probe: Probe, address: Address) -> bool:
+        async def put(probe: Probe, address: Address, host: str, tls: Kept | None) -> bool:
             self.put += 1
             self.meanwhile()
             return self.yes
