@@ -160,16 +160,21 @@ class RedisStore:
         try:
             with _told_plainly():
                 if self._ears is None:
-                    ears = self._connect().pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
-                    ears.subscribe(self._location.at(CHANNEL))
-                    self._ears = ears
+                    self._listen()
                     return True  # what was said before is not heard any more
-                return self._ears.get_message(timeout=HEAR_S) is not None
+                message = self._ears.get_message(timeout=HEAR_S)
+                return message is not None and message["type"] in ("message", "subscribe")  # subscribed anew: as above
         except StoreError:
             ears_lost, self._ears = self._ears, None
             if ears_lost is not None:
                 _end(ears_lost)
             return None
+
+    def _listen(self) -> None:
+        self._ears = self._connect().pubsub()  # type: ignore[no-untyped-call]
+        self._ears.subscribe(self._location.at(CHANNEL))
+        if self._ears.get_message(timeout=ANSWER_S) is None:
+            raise StoreError("the server does not answer")
 
     def _unread(self, why: str) -> Reading:
         return Reading(None, (Problem(self.place, why),), 0, settled=False)
