@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +24,8 @@ from rules.store.redis import (
     opened,
     put,
 )
-from tests.brokers.processes import wait_until
+from tests.brokers import mode
+from tests.brokers.processes import Process, answers, free_port, wait_until
 from tests.brokers.redis_server import RedisServer
 from tests.brokers.redis_store import NOW, location, push
 from tests.brokers.resp_client import RespClient
@@ -419,3 +423,52 @@ def test_where_nobody_answers_nothing_is_heard(store_server: RedisServer) -> Non
 
     assert store.hear() is None
     assert store.hear() is None
+
+
+def test_a_login_that_may_push_needs_no_more_than_the_page_says(store_server: RedisServer) -> None:
+    rights = ["+getrange", "+multi", "+exec", "+info", "+ping", "+set", "+del", "+watch", "+unwatch", "+publish"]
+    store_server.add_user("keeper", "pw", "~veil:*", "&veil:*", *rights)
+    push(store_server, {"rules.yaml": RULES, "more.yaml": OTHER})
+    where = Location(store_server.host, store_server.port, "veil:", user="keeper", password="pw")
+    with opened(where) as client:
+        put(client, where, [("rules.yaml", OTHER.encode())], held(client, where), NOW + 9, empty=False)
+
+    assert names(RedisStore(where).read()) == ["Second"]
+
+
+@pytest.fixture
+def tls_server(tmp_path: Path) -> Iterator[tuple[int, Path]]:
+    """A server that speaks TLS alone, its port, and the certificate that it shows, for 127.0.0.1."""
+    binary, openssl = shutil.which("redis-server"), shutil.which("openssl")
+    if binary is None or openssl is None:
+        mode.absent("redis", "apt-get install redis-server openssl")
+    key, certificate, port = tmp_path / "tls.key", tmp_path / "tls.crt", free_port()
+    request = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    names_it = ["-subj", "/CN=store", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*request, *names_it, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    files = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-ca-cert-file", str(certificate)]
+    command = [binary, "--port", "0", "--tls-port", str(port), "--tls-auth-clients", "no", "--save", "", "--dir", str(tmp_path)]
+    server = Process([*command, *files], tmp_path / "server.log")
+    try:
+        wait_until(lambda: answers("127.0.0.1", port) or not server.alive(), "the server answers")
+        if not server.alive():
+            mode.absent("redis", "a redis-server that was built with TLS")
+        yield port, certificate
+    finally:
+        server.stop()
+
+
+def test_a_server_whose_certificate_is_not_trusted_gets_no_password_and_is_not_read(tls_server: tuple[int, Path]) -> None:
+    port, certificate = tls_server
+
+    def at(host: str, ca: Path | None) -> Location:
+        return Location(host, port, "veil:", tls=True, ca=None if ca is None else str(ca))
+
+    trusted = at("127.0.0.1", certificate)
+    with opened(trusted) as client:
+        put(client, trusted, [("rules.yaml", RULES.encode())], held(client, trusted), NOW, empty=False)
+
+    assert names(RedisStore(trusted).read()) == ["First"]
+    assert "certificate is not trusted" in why(RedisStore(at("127.0.0.1", None)).read())
+    assert "certificate is not trusted" in why(RedisStore(at("localhost", certificate)).read())
+    assert "cannot be reached" in why(RedisStore(Location("127.0.0.1", port, "veil:")).read())
