@@ -112,7 +112,7 @@ class App:
 
     def _admit(self, server: Server) -> str:
         """Why the rules may not be kept on a server."""
-        return self._brokers.among(Address(server.host, server.port), server.run_id)
+        return self._brokers.among(Address(server.host, server.port), server.run_id, server.clients)
 
     def stop(self) -> None:
         """Drains and stops; called again, stops at once."""

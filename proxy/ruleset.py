@@ -117,7 +117,7 @@ def _location(asked: argparse.Namespace) -> tuple[Location, Admit]:
         raise Wrong([f"veil rules: {asked.config} has no store.redis"], USAGE)
     upstreams = [each for one in configuration.settings.connections for listener in one.listeners for each in listener.upstream]
     brokers = Brokers(upstreams)
-    return location, lambda server: brokers.among(Address(server.host, server.port), server.run_id)
+    return location, lambda server: brokers.among(Address(server.host, server.port), server.run_id, server.clients)
 
 
 def _from_arguments(asked: argparse.Namespace) -> Location:

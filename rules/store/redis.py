@@ -71,11 +71,13 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who answered: the address that was reached in the end, and the id of that run of the server."""
+    """Who answered: the address that was reached in the end, and the id of that run of the server. `clients` asks it
+    who is connected to it (CLIENT LIST), for as long as it is being admitted."""
 
     host: str
     port: int
     run_id: str
+    clients: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
 
 
 Admit = Callable[[Server], str]
@@ -273,7 +275,12 @@ def _server(connection: Any, location: Location) -> Server:
         host, port, *_ = connection._sock.getpeername()  # noqa: SLF001 - the library has no public name for it
     except (OSError, AttributeError, ValueError):
         host, port = location.host, location.port
-    return Server(str(host), int(port), found[1].decode("ascii"))
+
+    def clients() -> bytes:
+        connection.send_command("CLIENT", "LIST", check_health=False)
+        return _bytes(connection.read_response())
+
+    return Server(str(host), int(port), found[1].decode("ascii"), clients)
 
 
 def _end(client: redis.Redis | redis.client.PubSub) -> None:

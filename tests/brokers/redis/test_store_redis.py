@@ -284,18 +284,24 @@ def test_a_signed_set_is_taken_and_one_of_another_hand_is_not(fleet: Fleet, stor
         canary.assert_nowhere(running, [client])
 
 
+@pytest.mark.parametrize("tells", [True, False], ids=["a broker without a login", "a broker that wants a login"])
 def test_a_store_that_is_the_broker_under_another_name_is_not_read(
-    redis_once: RedisServer, veil: VeilFactory, canary: Canary, value: bytes
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary, value: bytes, tells: bool
 ) -> None:
     push(redis_once, {"rules.yaml": ELSEWHERE})
-    # The config cannot tell that these are one server, nor can the address that is reached: the id of its run does.
+    redis_once.add_user("reader", "pw")
+    if not tells:
+        redis_once.close_default()
+    # The config cannot tell that these are one server, nor can the address that is reached: the id of its run does,
+    # or a connection to the one that shows up at the other.
     with forwarded(redis_once) as port:
-        store = {"redis": {"url": f"redis://127.0.0.1:{port}"}}
+        store = {"redis": {"url": f"redis://reader:pw@127.0.0.1:{port}"}}
         running = veil(SECRET, upstream=redis_once, store=store, start=False)
         running.start(ready=False)
         with running.client() as client:
             wait_until(lambda: "could write the rules" in running.page("/readyz")[1], "/readyz says why", SOON_S)
             assert running.page("/readyz")[0] == 503
+            client.login("reader", "pw")
             assert hides(client)
             canary.assert_nowhere(running, [client])
         running.stop()
