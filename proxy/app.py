@@ -21,8 +21,10 @@ from proxy.admin.server import AdminServer
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.release import scanner, version
+from proxy.runtime.apart import Brokers
 from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
+from proxy.runtime.hear import Ears
 from proxy.runtime.journal import LIMIT_S, Journal
 from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
@@ -35,6 +37,7 @@ from proxy.settings import Configuration
 from proxy.settings.model import ConnectionSection, ListenerSection
 from rules.access import UNMASKED, Access, Reader
 from rules.model import AccessList, Connection, Limits, Platform, Resource
+from rules.store.redis import RedisStore, Server
 
 DRAIN_S = 10.0  # below the 30 s that orchestrators give
 QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
@@ -116,7 +119,9 @@ class App:
         wanted = configuration.settings.limits.max_connections
         self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
-        self.watch = Watch(configuration.rules_directory, self.current, self.journal, limits_of(configuration), log)
+        self._brokers = Brokers(address for each in self._settings for address in each.upstream)
+        self._store = configuration.store(self._admit)
+        self.watch = Watch(self._store, self.current, self.journal, limits_of(configuration), log)
         self._connections = tuple(dict.fromkeys(each.connection for each in self._settings))
         secured = [kept for each in self._settings for kept in (each.tls, each.upstream_tls) if kept is not None]
         self.certificates = Certificates(secured, log)
@@ -125,6 +130,10 @@ class App:
         self._draining = False
         self._stop = trio.Event()
         self._stop_now = trio.Event()
+
+    def _admit(self, server: Server) -> str:
+        """Why the rules may not be kept on a server."""
+        return self._brokers.among(Address(server.host, server.port), server.run_id, server.clients)
 
     def stop(self) -> None:
         """Drains and stops; called again, stops at once."""
@@ -174,6 +183,8 @@ class App:
                     await nursery.start(self._obey_signals)
                 nursery.start_soon(self.watch.run)
                 nursery.start_soon(self.certificates.run)
+                if isinstance(self._store, RedisStore):
+                    nursery.start_soon(Ears(self._store.hear, self.watch.look).run)
                 nursery.start_soon(self._warn_of_fixed_readers)
                 routes = Routes(self._state, self._metrics().page, CONTENT_TYPE)
                 nursery.start_soon(AdminServer(routes, bound.admin, self._log).run, admin_sockets)

@@ -91,6 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     surface = verb("surface", _surface, "Print a protocol's table: each operation, what it exposes, what is done.")
     surface.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="left out: each protocol's")
 
+    from proxy.ruleset import add_arguments
+
+    add_arguments(verb("rules", _rules, "Push, pull and compare the rules of a store in Redis."))
+
     demo = verb("demo", _demo, "Start a real broker and Veil before it, and show both sides.")
     demo.add_argument("--once", action="store_true", help="check, print and end")
     demo.add_argument("--directory", type=Path, metavar="DIR", help="keep rules and audit file here (default: a temporary one)")
@@ -307,6 +311,12 @@ def _surface(asked: argparse.Namespace) -> int:
         if asked.protocol in (None, name):
             sys.stdout.write(entry.surface())
     return FINE
+
+
+def _rules(asked: argparse.Namespace) -> int:
+    from proxy import ruleset
+
+    return ruleset.main(asked)
 
 
 def _demo(asked: argparse.Namespace) -> int:

@@ -369,13 +369,15 @@ async def _show(app: App, bound: Bound, valkey: Address, screen: Screen) -> bool
     """Prints both sides; whether all is as it must be."""
     veil = bound.listeners[0][1]
     configuration = app.configuration
+    directory = configuration.rules_directory
+    assert directory is not None
     with trio.move_on_after(START_S):
         await app.watch.first_read.wait()
     count = len(app.current.policy.rules)
     shown = await look(veil)
     screen.line(
         screen.bold("veil demo")
-        + f"   rules {configuration.rules_directory} ({count})   audit {configuration.audit_path}   admin http://{bound.admin}"
+        + f"   rules {directory} ({count})   audit {configuration.audit_path}   admin http://{bound.admin}"
     )
     screen.line(f"  redis  {veil} -> valkey {valkey}")
     screen.line()
@@ -389,7 +391,7 @@ async def _show(app: App, bound: Bound, valkey: Address, screen: Screen) -> bool
     screen.told("audited", last_read(configuration.audit_path) or "nothing")
     for user in (ORDINARY, PERMITTED):
         screen.told("try it", f"redis-cli -p {veil.port} --user {user} --pass {PASSWORD} GET customer:1")
-    screen.line(f"edit {configuration.rules_directory / 'customers.yaml'} and read again: no restart")
+    screen.line(f"edit {directory / 'customers.yaml'} and read again: no restart")
     for wrong in shown.wrong:
         sys.stderr.write(f"veil demo: {wrong}\n")
     screen.line()

@@ -1,63 +1,67 @@
-"""Watches the directory of rule files and puts each good state in force.
+"""Watches the store of rules and puts each good state in force.
 
-    fingerprint ──changed──▶ settle ──quiet──▶ read ──good──▶ publish, audit what changed
-                                                 └──broken──▶ the old state stays, logged with its place
+    look ──changed──▶ settle ──quiet──▶ read ──good──▶ publish, audit what changed
+                                          └──broken──▶ the old state stays, logged with its place
 
-All of the disk is touched in one thread with a time-out: a mount that hangs stops the reading of rules,
-never the serving. Nothing is known of what an earlier process had in force, so the first good read records
-every rule as created.
+The store is touched in one thread with a time-out: a disk or a server that hangs stops the reading of rules, never
+the serving. Which kind of store it is, is not known here. Nothing is known of what an earlier process had in force, so
+the first good read records every rule as created.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import trio
 
 from proxy.core.errors import ProxyError
 from rules.audit import ACCESS_UPDATED, RULE_CREATED, RULE_DELETED, RULE_UPDATED, Entry, RuleTag
-from rules.model import AccessList, Limits, Place, Problem, RuleBook
+from rules.model import AccessList, Limits, Problem, RuleBook
 from rules.policy import Policy
-from rules.store.files import Reading, Settle, fingerprint, read_directory
+from rules.store.files import Settle
+from rules.store.reading import Reading, Store
 
 from .clock import utc_seconds
 from .current import Current
 from .journal import Journal
 from .log import Log
 
-POLL_S = 0.5  # with the settling time this keeps a change under two seconds
 SETTLING_POLL_S = 0.1
-DISK_S = 5.0
 STORE = "store"  # who changed the rules, as the trail says it
 
 T = TypeVar("T")
 
 
-class DiskTimeout(ProxyError):
-    """The disk did not answer in `DISK_S`."""
+class StoreSilent(ProxyError):
+    """The store did not answer in its `limit_s`."""
 
 
 class Watch:
-    """Keeps `current` as new as the directory."""
+    """Keeps `current` as new as the store."""
 
-    def __init__(self, directory: Path, current: Current, journal: Journal, limits: Limits, log: Log) -> None:
-        self._directory = directory
+    def __init__(self, store: Store, current: Current, journal: Journal, limits: Limits, log: Log) -> None:
+        self._store = store
         self._current = current
         self._journal = journal
         self._limits = limits
         self._log = log
-        self._settle = Settle()
+        self._settle = Settle(store.quiet_s)
         self._thread = trio.CapacityLimiter(1)  # a hanging read keeps its place, so that there is never a second
         self._book: RuleBook | None = None
-        self._again = trio.Event()
+        self._again = False
+        self._woken = trio.Event()
         self._told: tuple[Problem, ...] = ()
         self.first_read = trio.Event()
 
     def reread(self) -> None:
         """Reads now, changed or not."""
-        self._again.set()
+        self._again = True
+        self._woken.set()
+
+    def look(self) -> None:
+        """Looks now whether there is a change, without waiting for the next time to do so."""
+        self._woken.set()
 
     @property
     def book(self) -> RuleBook | None:
@@ -67,31 +71,29 @@ class Watch:
     async def run(self) -> None:
         """Watches until it is cancelled."""
         while True:
-            asked = self._again.is_set()
-            if asked:
-                self._again = trio.Event()
+            self._woken = trio.Event()
+            asked, self._again = self._again, False
             seen = await self._look()
             if self._settle.due(seen, trio.current_time()) or asked:
                 if not await self._read():
                     self._settle.again()
                 self.first_read.set()
-            with trio.move_on_after(SETTLING_POLL_S if self._settle.waiting else POLL_S):
-                await self._again.wait()
+            with trio.move_on_after(SETTLING_POLL_S if self._settle.waiting else self._store.poll_s):
+                await self._woken.wait()
 
     async def _look(self) -> object:
-        """What the directory looks like from outside; None while the disk does not answer."""
+        """What the store looks like from outside; None while it does not answer."""
         try:
-            return await self._in_thread(lambda: fingerprint(self._directory))
-        except DiskTimeout:
+            return await self._in_thread(self._store.look)
+        except StoreSilent:
             return None
 
     async def _read(self) -> bool:
         """Reads and puts in force what can be. False when reading again may find something else."""
         try:
             reading, policy = await self._in_thread(self._read_blocking)
-        except DiskTimeout:
-            place = Place(str(self._directory), 1, 1)
-            self._refuse((Problem(place, f"not read: the disk did not answer in {DISK_S:.0f} s"),))
+        except StoreSilent:
+            self._refuse((Problem(self._store.place, f"not read: no answer in {self._store.limit_s:.0f} s"),))
             return False
         if reading.book is None or policy is None:
             self._refuse(reading.problems)
@@ -100,16 +102,16 @@ class Watch:
         return reading.settled
 
     def _read_blocking(self) -> tuple[Reading, Policy | None]:
-        reading = read_directory(self._directory)
+        reading = self._store.read()
         return reading, None if reading.book is None else Policy(reading.book, self._limits)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        with trio.move_on_after(DISK_S):
+        with trio.move_on_after(self._store.limit_s):
             try:
                 return await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
             except RuntimeError:  # no thread can be started
-                raise DiskTimeout from None
-        raise DiskTimeout
+                raise StoreSilent from None
+        raise StoreSilent
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         if problems != self._told:

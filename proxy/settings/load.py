@@ -22,6 +22,7 @@ from rules.model import Place, Problem
 from rules.platforms import PLATFORMS
 from rules.store import document
 from rules.store.document import Node, Scalar, Sequence, Unread, quote
+from rules.store.redis import Location
 from rules.store.values import near
 
 from . import security
@@ -242,6 +243,9 @@ def _known(loc: Loc) -> list[str]:
 
 def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[tuple[Loc, str]]:
     """What only makes sense together, looked at whether or not the shape was right."""
+    store = merged.get("store")
+    if isinstance(store, dict) and len([key for key in ("files", "redis") if key in store]) != 1:
+        yield ("store",), '"store" needs exactly one of "files" and "redis"'
     names: set[str] = set()
     bound = dict.fromkeys(_addresses(merged.get("admin"), ("admin",)), "admin")
     listening: dict[Address, Loc] = {address: loc for (loc, address) in bound}
@@ -331,10 +335,30 @@ def is_directory(path: Path) -> bool | None:
 
 def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     """Paths that can never do. A directory of rules may come later; a folder for the audit file may not."""
+    location = configuration.rules_location
+    if location is not None:
+        yield from _store(configuration, location)
     rules, audit = configuration.rules_directory, configuration.audit_path
-    if is_directory(rules) is False:
+    if rules is not None and is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
     if is_directory(audit):
         yield ("audit", "file", "path"), f"{quote(str(audit))} is a directory; name a file"
     elif not is_directory(audit.parent):
         yield ("audit", "file", "path"), f"the directory {quote(str(audit.parent))} does not exist"
+
+
+def _store(configuration: Configuration, location: Location) -> Iterator[tuple[Loc, str]]:
+    """What a store in a Redis cannot be. Whether the server is a broker's under another name is asked when it is
+    reached."""
+    loc = ("store", "redis")
+    if location.ca is not None and not location.tls:
+        yield (*loc, "ca"), '"ca" goes with a rediss:// url alone'
+    elif location.ca is not None and is_directory(Path(location.ca)) is not False:
+        yield (*loc, "ca"), f"{quote(location.ca)} is no file"
+    own = Address(location.host, location.port)
+    upstreams = [
+        each for connection in configuration.settings.connections for one in connection.listeners for each in one.upstream
+    ]
+    for address in dict.fromkeys(upstreams):
+        if _leads_to(address, own):
+            yield (*loc, "url"), f"{address} is an upstream too: whoever writes there could write the rules"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from proxy.runtime.secret import Secret
@@ -16,11 +16,16 @@ from proxy.runtime.tls import SOURCES, ClientFiles, Pair, ServerFiles
 from proxy.runtime.upstream import Address
 from rules.model import Platform, Problem
 from rules.store.document import quote
+from rules.store.files import FileStore
+from rules.store.manifest import KEY_BYTES
+from rules.store.reading import Store as RuleStore
+from rules.store.redis import Admit, Location, RedisStore
 from rules.store.values import near
 
-from .values import Count, Duration, Flag, Listen, Name, NotYet, SecretText, Size, Switch, Text, Upstreams, read_text
+from .values import Count, Duration, Flag, Listen, Name, NotYet, RedisAt, SecretText, Size, Switch, Text, Upstreams, read_text
 
 MIB = 1024 * 1024
+PREFIX_LIMIT = 200
 READERS = ("protocol", "fixed", "certificate")
 READERS_NOT_YET = ("header",)  # `load` says why: no protocol of this version has headers
 CLIENT_CERTIFICATES = ("required", "optional")
@@ -60,6 +65,18 @@ def _positive(seconds: float) -> float:
     return seconds
 
 
+def _prefix(text: str) -> str:
+    if len(text) > PREFIX_LIMIT:
+        raise ValueError(f"is longer than {PREFIX_LIMIT} characters")
+    return text
+
+
+def _long_enough(key: Secret) -> Secret:
+    if len(key.reveal().encode()) < KEY_BYTES:
+        raise ValueError(f"must have at least {KEY_BYTES} characters")
+    return key
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, arbitrary_types_allowed=True)
 
@@ -68,9 +85,18 @@ class StoreFiles(Section):
     directory: Text
 
 
+class StoreRedis(Section):
+    url: RedisAt
+    prefix: Annotated[Name, AfterValidator(_prefix)] = "veil:"
+    key: Annotated[SecretText, AfterValidator(_long_enough)] | None = None
+    ca: Text | None = None
+
+
 class Store(Section):
-    files: StoreFiles
-    redis: NotYet = None
+    """Exactly one is given, which `load` looks after."""
+
+    files: StoreFiles | None = None
+    redis: StoreRedis | None = None
 
 
 class AuditFile(Section):
@@ -196,8 +222,25 @@ class Configuration:
         self.warnings = warnings
 
     @property
-    def rules_directory(self) -> Path:
-        return self._from_file(self.settings.store.files.directory)
+    def rules_directory(self) -> Path | None:
+        """None where the rules are not in a directory."""
+        files = self.settings.store.files
+        return None if files is None else self._from_file(files.directory)
+
+    @property
+    def rules_location(self) -> Location | None:
+        """None where the rules are not in a Redis."""
+        told = self.settings.store.redis
+        return None if told is None else _located(told, self.file.parent)
+
+    def store(self, admit: Admit) -> RuleStore:
+        """Where the rules come from; `admit` is asked about each server that is reached for them."""
+        location = self.rules_location
+        if location is not None:
+            return RedisStore(location, admit)
+        directory = self.rules_directory
+        assert directory is not None
+        return FileStore(directory)
 
     @property
     def audit_path(self) -> Path:
@@ -230,3 +273,30 @@ class Configuration:
 
     def _from_file(self, path: str) -> Path:
         return self.file.parent / path
+
+
+def _located(told: StoreRedis, folder: Path) -> Location:
+    return Location(
+        told.url.address.host,
+        told.url.address.port,
+        told.prefix,
+        told.url.database,
+        told.url.user,
+        None if told.url.password is None else told.url.password.reveal(),
+        told.url.tls,
+        None if told.ca is None else str(folder / told.ca),
+        None if told.key is None else told.key.reveal().encode(),
+    )
+
+
+def location_of(given: dict[str, str], folder: Path) -> Location:
+    """The store that arguments of a command line name, in the words of the config.
+
+    Raises:
+        ValueError: with a line for each problem.
+    """
+    try:
+        return _located(StoreRedis(**given), folder)  # type: ignore[arg-type]  # read by the section itself
+    except ValidationError as failed:
+        told = [f"{'.'.join(map(str, each['loc']))} {each['ctx']['error']}" for each in failed.errors() if "ctx" in each]
+        raise ValueError("\n".join(told)) from None

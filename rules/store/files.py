@@ -19,32 +19,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ..model import Place, Problem, RuleBook
+from ..model import Place, Problem
 from .book import bind
 from .document import MAX_BYTES
+from .reading import MAX_FILES, MAX_TOTAL_BYTES, Reading, is_rule_file
 
-MAX_FILES = 1000
-MAX_TOTAL_BYTES = 64 * 1024 * 1024
 TRIES = 5  # readings of a directory that changes meanwhile, before it is told as a problem
 SWAPPED = "..data"
 QUIET_S = 0.2  # a directory is read once it has been quiet for this long
 LIMIT_S = 1.0  # but at the latest this long after its first change
-SUFFIXES = (".yaml", ".yml")
-TEST_SUFFIXES = (".test.yaml", ".test.yml")
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """`book` is None when there is any problem: the state before stays in force. `files` counts the rule files.
-
-    `settled` is False when the directory changed while it was read, or could not be read for another reason than
-    what is in its files: then the same fingerprint may read otherwise the next time, so it is worth another try.
-    """
-
-    book: RuleBook | None
-    problems: tuple[Problem, ...]
-    files: int
-    settled: bool = True
+POLL_S = 0.5  # with the settling time this keeps a change under two seconds
+DISK_S = 5.0  # a disk that has not answered by then hangs
 
 
 class _Unreadable(Exception):
@@ -77,12 +62,35 @@ def fingerprint(directory: str | os.PathLike[str]) -> object:
         return ("unreadable", error.name, error.why)
 
 
+class FileStore:
+    """A directory as a store."""
+
+    quiet_s = QUIET_S
+    poll_s = POLL_S
+    limit_s = DISK_S
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = os.fspath(directory)
+        self.place = Place(self._directory, 1, 1)
+
+    def look(self) -> object:
+        return fingerprint(self._directory)
+
+    def read(self) -> Reading:
+        return read_directory(self._directory)
+
+
 def read_directory(directory: str | os.PathLike[str]) -> Reading:
     """What the rule files of a directory say, read as one state.
 
     Never raises: a directory that is lost, holds no rule file, or keeps changing is a problem, as is every problem
     in its files. Places are spelled `<directory as given>/<file name>`.
     """
+    return read_contents(directory)[0]
+
+
+def read_contents(directory: str | os.PathLike[str]) -> tuple[Reading, list[tuple[str, bytes]]]:
+    """As `read_directory`, with the name and the bytes of each file that the reading is of."""
     shown = os.fspath(directory)
     failed = _Unreadable("", "keeps changing while it is read")
     for _ in range(TRIES):
@@ -90,16 +98,16 @@ def read_directory(directory: str | os.PathLike[str]) -> Reading:
             files = _contents(shown)
         except _Unreadable as error:
             if not error.gone:
-                return _unread(shown, error.name, error.why)
+                return _unread(shown, error.name, error.why), []
             failed = error
             continue
         if files is None:
             continue
         if not files:
-            return Reading(None, (Problem(Place(shown, 1, 1), "holds no rule file (*.yaml, *.yml)"),), 0)
+            return Reading(None, (Problem(Place(shown, 1, 1), "holds no rule file (*.yaml, *.yml)"),), 0), []
         bound = bind([(_shown(shown, name), data) for name, data in files])
-        return Reading(bound.book, bound.problems, len(files))
-    return _unread(shown, failed.name, failed.why)
+        return Reading(bound.book, bound.problems, len(files)), files
+    return _unread(shown, failed.name, failed.why), []
 
 
 def _unread(shown: str, name: str, why: str) -> Reading:
@@ -190,13 +198,9 @@ def _why(error: OSError | ValueError) -> str:
     return os.strerror(number).lower()
 
 
-def _is_rule_file(name: str) -> bool:
-    return name.endswith(SUFFIXES) and not name.endswith(TEST_SUFFIXES) and not name.startswith(".")
-
-
 def _listed(through: int) -> list[str]:
     try:
-        return sorted(filter(_is_rule_file, os.listdir(through)), key=os.fsencode)
+        return sorted(filter(is_rule_file, os.listdir(through)), key=os.fsencode)
     except OSError as error:
         raise _Unreadable("", f"cannot be listed: {_why(error)}") from None
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.canary import Canary
 
+from . import mode
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
 
@@ -23,7 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for a real server is marked `broker`, so that `make unit` can leave it out."""
     for item in items:
-        if {"redis_server", "redis_once"} & set(getattr(item, "fixturenames", ())):
+        if {"redis_server", "redis_once", "store_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
 
 
@@ -49,6 +50,20 @@ def redis_once(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
     server = redis_fleet.server((offered() or ("redis",))[0])
     yield server
     server.reset()
+
+
+@pytest.fixture
+def store_server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server of the test's own, for rules: no reader is connected to it."""
+    flavours = offered()
+    if not flavours:
+        mode.absent("redis", "apt-get install redis-server, or make brokers")
+    folder = tmp_path / "store"
+    folder.mkdir()
+    server = RedisServer(flavours[0], folder)
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

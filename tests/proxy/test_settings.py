@@ -85,7 +85,7 @@ connections:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("files: {directory: ./rules.d}", "redis: {url: redis://127.0.0.1}", '2:10: "redis" is not carried out by this version'),
+        ("files: {directory: ./rules.d}", "redis: {url: redis://127.0.0.1}", "2:16: 127.0.0.1:6379 is an upstream too: whoever writes there could write the rules"),
         ("name: shop\n", "name: shop\n    management: {url: http://x}\n", '7:17: "management" is not carried out by this version'),
         ("name: shop\n", "name: shop\n    schema_registry: {}\n", '7:22: "schema_registry" is not carried out by this version'),
         ("{protocol: redis,", "{brokers: {}, protocol: redis,", '10:19: "brokers" is not carried out by this version'),

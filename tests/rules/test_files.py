@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rules.store import document, files
-from rules.store.files import Reading, Settle, fingerprint, read_directory
+from rules.store.files import Settle, fingerprint, read_directory
+from rules.store.reading import Reading
 
 RULE = "rules: [{name: %s, platform: redis, resources: [a], mask_all: true}]\n"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from proxy.runtime import watch as watch_module
 from proxy.runtime.current import Current
 from proxy.runtime.journal import Journal
 from proxy.runtime.log import Log
 from proxy.runtime.watch import Watch, changes
 from rules.model import AccessList, Limits, Platform, Rule, RuleBook, User
-from rules.store.files import Reading, read_directory
+from rules.store.files import FileStore
+from rules.store.reading import Reading
 
 pytestmark = pytest.mark.slow  # a change is seen at the next look, and settles first
 
@@ -73,7 +73,9 @@ async def watching(tmp_path: Path, first: str | None = None) -> AsyncIterator[Wa
     log = Log(stream)
     current = Current()
     journal = Journal(tmp_path / "audit.jsonl", log)
-    watched = Watched(directory, current, Watch(directory, current, journal, Limits(), log), stream, tmp_path / "audit.jsonl")
+    watched = Watched(
+        directory, current, Watch(FileStore(directory), current, journal, Limits(), log), stream, tmp_path / "audit.jsonl"
+    )
     if first is not None:
         watched.write(first)
     async with trio.open_nursery() as nursery:
@@ -116,11 +118,12 @@ async def test_a_broken_state_keeps_the_old_one_and_is_logged_once_with_its_plac
 ) -> None:
     readings: list[Reading] = []
 
-    def counted(directory: Path) -> Reading:
-        readings.append(read_directory(directory))
+    def counted(store: FileStore) -> Reading:
+        readings.append(read(store))
         return readings[-1]
 
-    monkeypatch.setattr(watch_module, "read_directory", counted)
+    read = FileStore.read
+    monkeypatch.setattr(FileStore, "read", counted)
     async with watching(tmp_path, RULES.format(name="first")) as watched:
         watched.write("rules:\n  - name: x\n    platfrom: redis\n", "broken.yaml")
         await until(lambda: bool(watched.current.problems))
@@ -153,13 +156,14 @@ async def test_a_lost_directory_keeps_the_old_rules_and_heals(tmp_path: Path) ->
 async def test_a_disk_that_hangs_keeps_the_old_rules_and_heals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
 
-    def hangs(directory: Path) -> Reading:
+    def hangs(store: FileStore) -> Reading:
         goes_on.wait(10)
-        return read_directory(directory)
+        return read(store)
 
-    monkeypatch.setattr(watch_module, "DISK_S", 0.1)
+    read = FileStore.read
+    monkeypatch.setattr(FileStore, "limit_s", 0.1)
     async with watching(tmp_path, RULES.format(name="first")) as watched:
-        monkeypatch.setattr(watch_module, "read_directory", hangs)
+        monkeypatch.setattr(FileStore, "read", hangs)
         watched.watch.reread()
         await until(lambda: bool(watched.current.problems))
 
