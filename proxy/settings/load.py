@@ -25,13 +25,12 @@ from rules.store.document import Node, Scalar, Sequence, Unread, quote
 from rules.store.values import near
 
 from .model import Configuration, Settings
-from .values import FromEnvironment, Odd, read_address, read_upstream
+from .values import REFERENCE, FromEnvironment, Odd, read_address, read_upstream, secrets_from
 
 EMPTY = "empty: taken for a half-finished write"
 PREFIX = "VEIL_"
 NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 Loc = tuple[str | int, ...]
@@ -84,7 +83,8 @@ def load_configuration(given: Path | str, environment: Mapping[str, str], carrie
         told.tell(loaded.root.place, "a config is a mapping of keys and values")
         raise ConfigError(told.problems)
     _override(merged, environment, origins, told, _references(data))
-    settings = _validate(merged, origins, told)
+    with secrets_from(environment, path.parent):
+        settings = _validate(merged, origins, told)
     for loc, message in _meaning(merged, carried_out):
         told.tell(origins.of_value(loc), message)
     if settings is not None:
@@ -132,7 +132,7 @@ def _scalar(node: Scalar) -> str | int | bool | Odd:
 
 def _references(data: bytes) -> frozenset[str]:
     """Variables that the file itself names as `${NAME}`: secrets, which are no overrides."""
-    return frozenset(_REFERENCE.findall(data.decode("utf-8", "replace")))
+    return frozenset(REFERENCE.findall(data.decode("utf-8", "replace")))
 
 
 def _override(

@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated
+from urllib import parse
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from proxy.runtime.secret import RedisUrl, Secret
 from proxy.runtime.upstream import Address
 from rules.store.document import quote
 
@@ -22,6 +29,11 @@ _SIZE = re.compile(r"([0-9]{1,12})\s?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 _SPANS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")  # a variable that a secret is taken from
+_FROM_FILE = "file:"
+_SECRET_BYTES = 64 * 1024  # a longer file is none
+REDIS_PORT = 6379
+_LAST_DATABASE = 2**31 - 1
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
 
 
@@ -145,6 +157,111 @@ def read_upstream(value: object) -> tuple[Address, ...]:
     return addresses
 
 
+@dataclass(frozen=True, slots=True)
+class SecretSources:
+    """Where secrets are taken from while a config is read: its variables, and the folder its paths start from."""
+
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    folder: Path = Path()
+
+
+_SOURCES: ContextVar[SecretSources] = ContextVar("sources of secrets", default=SecretSources())  # noqa: B039 - frozen
+
+
+@contextmanager
+def secrets_from(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """What `read_secret` resolves with, inside the block."""
+    token = _SOURCES.set(SecretSources(environment, folder))
+    try:
+        yield
+    finally:
+        _SOURCES.reset(token)
+
+
+def _from_file(path: str) -> str:
+    """The text of a secret's file without its last line end. What is wrong is told without what it holds."""
+    if not path.strip():
+        raise ValueError("names no file after file:")
+    try:
+        with (_SOURCES.get().folder / path).open("rb") as opened:
+            data = opened.read(_SECRET_BYTES + 1)
+    except (OSError, ValueError) as failed:
+        reason = failed.strerror if isinstance(failed, OSError) else None
+        raise ValueError(f"is to be read from a file that cannot be read: {reason or type(failed).__name__}") from None
+    if len(data) > _SECRET_BYTES:
+        raise ValueError("is to be read from a file that is too long for a secret")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("is to be read from a file that is not text") from None
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _from_environment(name: str) -> str:
+    value = _SOURCES.get().environment.get(name)
+    if not value:
+        raise ValueError(f"refers to the variable {name}, which is {'empty' if value == '' else 'not set'}")
+    return value
+
+
+def _resolved(value: object, *, inside_url: bool) -> str:
+    """The text with its references replaced.
+
+    Inside a URL what a variable holds is escaped, so that a password cannot end the part it stands in; a URL that
+    comes from one variable or file as a whole is taken as it is.
+    """
+    if not isinstance(value, str):
+        raise ValueError("must be text")  # never with what it is: it may be half a secret
+    if not value.strip():
+        raise ValueError("is empty")
+    text = str(value)
+    whole = REFERENCE.fullmatch(text)
+    if text.startswith(_FROM_FILE):
+        found = _from_file(text.removeprefix(_FROM_FILE))
+    elif whole is not None:
+        found = _from_environment(whole[1])
+    elif inside_url:
+        found = REFERENCE.sub(lambda match: parse.quote(_from_environment(match[1]), safe=""), text)
+    else:
+        found = REFERENCE.sub(lambda match: _from_environment(match[1]), text)
+    if not found.strip():
+        raise ValueError("is empty")
+    if not found.isprintable():
+        raise ValueError("holds a character that no secret or URL may hold")
+    return found
+
+
+def read_secret(value: object) -> Secret:
+    """A text, `${NAME}` for a variable's or `file:PATH` for a file's."""
+    return Secret(_resolved(value, inside_url=False))
+
+
+def read_redis_url(value: object) -> RedisUrl:
+    """`redis://user:password@host:port/database`; what is wrong is told without repeating any of it."""
+    text = _resolved(value, inside_url=True)
+    bad = ValueError("must be redis://host:port/database or rediss://…, with user:password@ before the host where needed")
+    try:
+        told = parse.urlsplit(text)
+        host, port = told.hostname, told.port
+        user, password = (
+            None if each is None else parse.unquote(each, errors="strict") for each in (told.username, told.password)
+        )
+    except ValueError:
+        raise bad from None
+    if told.scheme not in ("redis", "rediss") or not host or told.query or told.fragment:
+        raise bad
+    database = told.path.removeprefix("/") or "0"
+    if not re.fullmatch("[0-9]{1,10}", database) or int(database) > _LAST_DATABASE:
+        raise bad
+    try:
+        address = read_address(f"[{host}]:{port or REDIS_PORT}" if ":" in host else f"{host}:{port or REDIS_PORT}")
+    except ValueError:
+        raise bad from None
+    if port == 0 or (user and password is None):
+        raise bad
+    return RedisUrl(address, int(database), user or None, Secret(password) if password else None, tls=told.scheme == "rediss")
+
+
 def refuse_not_yet(_value: object) -> None:
     raise ValueError("is not carried out by this version")
 
@@ -166,6 +283,10 @@ Duration = Annotated[
 Listen = Annotated[Address, BeforeValidator(read_address), WithJsonSchema({"type": "string", "pattern": ":[0-9]+$"})]
 Upstreams = Annotated[
     tuple[Address, ...], BeforeValidator(read_upstream), WithJsonSchema({"type": "string", "pattern": ":[0-9]+$"})
+]
+SecretText = Annotated[Secret, BeforeValidator(read_secret), _TEXT]
+RedisAt = Annotated[
+    RedisUrl, BeforeValidator(read_redis_url), WithJsonSchema({"type": "string", "pattern": r"^(rediss?://|file:|\$\{)"})
 ]
 NotYet = Annotated[
     None, BeforeValidator(refuse_not_yet), WithJsonSchema({"not": {}, "description": "Not carried out by this version."})
