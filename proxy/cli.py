@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from proxy import auditing
+
 if TYPE_CHECKING:
     from rules.model import Kind, Platform, Problem, RuleBook
 
@@ -90,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
 
     surface = verb("surface", _surface, "Print a protocol's table: each operation, what it exposes, what is done.")
     surface.add_argument("protocol", nargs="?", metavar="PROTOCOL", help="left out: each protocol's")
+
+    audit = verb("audit", _audit, "Check or search an audit trail.")
+    auditing.add_arguments(audit)
 
     demo = verb("demo", _demo, "Start a real broker and Veil before it, and show both sides.")
     demo.add_argument("--once", action="store_true", help="check, print and end")
@@ -305,6 +310,10 @@ def _surface(asked: argparse.Namespace) -> int:
         if asked.protocol in (None, name):
             sys.stdout.write(entry.surface())
     return FINE
+
+
+def _audit(asked: argparse.Namespace) -> int:
+    return auditing.main(asked)
 
 
 def _demo(asked: argparse.Namespace) -> int:

@@ -231,6 +231,9 @@ def _known(loc: Loc) -> list[str]:
 
 def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[tuple[Loc, str]]:
     """What only makes sense together, looked at whether or not the shape was right."""
+    audit = merged.get("audit")
+    if isinstance(audit, dict) and ("file" in audit) == ("redis" in audit):
+        yield ("audit",), '"audit" needs exactly one of "file" and "redis"'
     names: set[str] = set()
     bound = dict.fromkeys(_addresses(merged.get("admin"), ("admin",)), "admin")
     listening: dict[Address, Loc] = {address: loc for (loc, address) in bound}
@@ -319,9 +322,12 @@ def is_directory(path: Path) -> bool | None:
 
 def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     """Paths that can never do. A directory of rules may come later; a folder for the audit file may not."""
-    rules, audit = configuration.rules_directory, configuration.audit_path
+    rules = configuration.rules_directory
     if is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
+    if configuration.settings.audit.file is None:
+        return
+    audit = configuration.audit_path
     if is_directory(audit):
         yield ("audit", "file", "path"), f"{quote(str(audit))} is a directory; name a file"
     elif not is_directory(audit.parent):

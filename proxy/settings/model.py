@@ -16,7 +16,7 @@ from rules.model import Platform
 from rules.store.document import quote
 from rules.store.values import near
 
-from .values import Count, Duration, Flag, Listen, Name, NotYet, Size, Switch, Text, Upstreams, read_text
+from .values import Count, Duration, Flag, Listen, Name, NotYet, RedisAt, Size, Switch, Text, Upstreams, read_text
 
 MIB = 1024 * 1024
 READERS = ("protocol", "fixed")
@@ -74,9 +74,16 @@ class AuditFile(Section):
     path: Text
 
 
+class AuditRedis(Section):
+    url: RedisAt
+    stream: Name = "veil:audit"
+
+
 class Audit(Section):
-    file: AuditFile
-    redis: NotYet = None
+    """Exactly one of them; `load` says so."""
+
+    file: AuditFile | None = None
+    redis: AuditRedis | None = None
 
 
 class Admin(Section):
@@ -165,6 +172,8 @@ class Configuration:
 
     @property
     def audit_path(self) -> Path:
+        """Of the audit file; only where the trail is one."""
+        assert self.settings.audit.file is not None
         return self._from_file(self.settings.audit.file.path)
 
     def _from_file(self, path: str) -> Path:

@@ -217,16 +217,7 @@ class FileTrail:
     # The files beside it
 
     def _read_head(self) -> Head | None:
-        try:
-            told = json.loads(os.pread(self._head_fd, HEAD_BYTES, 0))
-            numbers = [told[name] for name in ("device", "inode", "end", "seq")]
-            digest = told["hash"]
-        except (ValueError, TypeError, KeyError):  # new, or torn by a crash of the machine: the file itself tells
-            return None
-        if not isinstance(digest, str) or any(type(each) is not int or each < 0 for each in numbers):
-            return None
-        device, inode, end, seq = numbers
-        return Head(device, inode, end, seq, digest)
+        return _head_from(os.pread(self._head_fd, HEAD_BYTES, 0))
 
     def _note(self, head: Head) -> Head:
         """Not synced: after a crash of the machine the file is found longer than its head says, never shorter."""
@@ -250,6 +241,29 @@ class FileTrail:
                 opened.flush()
                 os.fsync(opened.fileno())
             new.replace(target)
+
+
+def head_of(path: Path) -> tuple[int, str] | None:
+    """The number and hash that the head beside a file notes for its last entry; None when it is about another file."""
+    try:
+        head = _head_from(path.with_name(f"{path.name}.head").read_bytes()[:HEAD_BYTES])
+        there = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (head.seq, head.hash) if head is not None and head.is_in(there) and head.end else None
+
+
+def _head_from(data: bytes) -> Head | None:
+    try:
+        told = json.loads(data)
+        numbers = [told[name] for name in ("device", "inode", "end", "seq")]
+        digest = told["hash"]
+    except (ValueError, TypeError, KeyError):  # new, or torn by a crash of the machine: the file itself tells
+        return None
+    if not isinstance(digest, str) or any(type(each) is not int or each < 0 for each in numbers):
+        return None
+    device, inode, end, seq = numbers
+    return Head(device, inode, end, seq, digest)
 
 
 def _open(path: Path, more: int = 0) -> int:
