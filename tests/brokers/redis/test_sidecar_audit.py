@@ -116,8 +116,9 @@ def read_for_ever(running: Veil, served: list[int], value: bytes) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_killed_at_any_moment_nothing_was_served_that_is_not_on_record(
-    redis_once: RedisServer, veil: VeilFactory, canary: Canary
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary, kills: int
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
@@ -125,7 +126,7 @@ def test_killed_at_any_moment_nothing_was_served_that_is_not_on_record(
         direct.call("SET", "secret:1", value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     moments = random.Random(7)
-    for _ in range(4):
+    for _ in range(kills):
         before = running.audit_bytes().count(UNMASKED.encode())
         served: list[int] = []
         readers = [threading.Thread(target=read_for_ever, args=(running, served, value)) for _ in range(3)]
