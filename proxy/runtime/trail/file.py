@@ -134,7 +134,8 @@ class FileTrail:
         if head.is_in(there):
             if there.st_size < head.end:
                 raise TrailError("was cut; move it away to keep it and go on with the chain in a new one")
-            self._look_at_last(head)
+            if not _ends_there(self._fd, head):  # a file may be cut and grow again
+                raise TrailError("was changed or cut; move it away to keep it and go on with the chain in a new one")
             return head if there.st_size == head.end else self._note(self._end_of(self._fd))
         head = self._end_of_moved(head)
         if there.st_size == 0:
@@ -146,12 +147,6 @@ class FileTrail:
             raise TrailError("ends with an entry that was changed; move it away to keep it and start a new one")
         return self._note(found)
 
-    def _look_at_last(self, head: Head) -> None:
-        """What ends where the head says must be its entry: a file may be cut and grow again."""
-        last = f'{HASH_KEY}"{head.hash}"}}\n'.encode("ascii")
-        if head.end and os.pread(self._fd, len(last), max(0, head.end - len(last))) != last:
-            raise TrailError("was changed or cut; move it away to keep it and go on with the chain in a new one")
-
     def _end_of_moved(self, head: Head) -> Head:
         """The end of a file that was moved inside its folder: its writer may have died before it noted it."""
         with os.scandir(self._path.parent) as entries:
@@ -161,7 +156,7 @@ class FileTrail:
                 fd = os.open(self._path.with_name(name), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK)
                 try:
                     there = os.fstat(fd)
-                    if head.is_in(there) and stat.S_ISREG(there.st_mode) and there.st_size > head.end:
+                    if head.is_in(there) and stat.S_ISREG(there.st_mode) and there.st_size > head.end and _ends_there(fd, head):
                         found = self._end_of(fd)
                         return found if found.seq > head.seq else head
                 except TrailError:
@@ -241,6 +236,12 @@ class FileTrail:
                 opened.flush()
                 os.fsync(opened.fileno())
             new.replace(target)
+
+
+def _ends_there(fd: int, head: Head) -> bool:
+    """Whether what ends where the head says is the entry it names."""
+    last = f'{HASH_KEY}"{head.hash}"}}\n'.encode("ascii")
+    return not head.end or os.pread(fd, len(last), max(0, head.end - len(last))) == last
 
 
 def head_of(path: Path) -> tuple[int, str] | None:
