@@ -300,3 +300,24 @@ def test_reads_are_masked_while_the_sink_is_dead_or_hangs_and_shown_again_after(
     canary.assert_nowhere(running)
     assert cli.main(["audit", "verify", "--config", str(running.config_path)]) == 0
     assert cli.main(["audit", "search", "--who", "alice", "--redis", str(sink.url), "--stream", STREAM]) == 0
+
+
+@pytest.mark.slow
+def test_veil_starts_and_masks_while_the_sink_is_not_there_and_shows_when_it_comes(
+    redis_once: RedisServer, veil: VeilFactory, canary: Canary, sink: Sink
+) -> None:
+    redis_once.add_user("alice", PASSWORD)
+    value = canary.text().encode()
+    with redis_once.admin() as direct:
+        direct.call("SET", "secret:1", value)
+    sink.kill()
+    running = veil(SECRET, ALICE, upstream=redis_once, audit={"redis": {"url": str(sink.url), "stream": STREAM}})
+    with running.client() as alice:
+        alice.login("alice", PASSWORD)
+        assert alice.call("GET", "secret:1") == MASK
+        canary.assert_nowhere(running, [alice])
+        sink.start()
+        wait_until(lambda: alice.call("GET", "secret:1") == value, "unmasked at last", within_s=3)
+    wait_until(lambda: len(sink.lines()) >= 3, "the rules are told as well")
+    assert not list(broken_links(sink.lines()))
+    canary.assert_nowhere(running)
