@@ -3,6 +3,7 @@
 #   make run               installs into .venv and starts the demo (make run ARGS=--once ends by itself)
 #   make test              lint, types, import contracts and all tests; ends with pytest's own summary line
 #   make unit              the tests that need no broker
+#   make soak              the tests that look long: 200 kills at any moment
 #   make lint              ruff, mypy and import-linter alone
 #   make bench             measures: runs every bench/*.py (make bench ARGS=… hands them arguments)
 #   make wheel             builds dist/*.whl and dist/*.tar.gz from nothing that was there before
@@ -28,7 +29,7 @@ endif
 SCANNER := rules/scan/fingerprint.py $(wildcard rules/scan/*.pyx rules/scan/*.pxi rules/scan/*.pxd rules/scan/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test unit lint bench wheel brokers clean moved
+.PHONY: help run test unit soak lint bench wheel brokers clean moved
 # Steps stop at the first failure and are not run side by side: the last line must be pytest's.
 .NOTPARALLEL:
 
@@ -42,7 +43,10 @@ test: lint
 	@$(BIN)/python -bb -m pytest $(TESTS)
 
 unit: $(VENV)/.test
-	@$(BIN)/python -bb -m pytest -m "not broker" $(TESTS)
+	@$(BIN)/python -bb -m pytest -m "not broker and not soak" $(TESTS)
+
+soak: $(VENV)/.test
+	@$(BIN)/python -bb -m pytest -m soak $(TESTS)
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check --quiet .

@@ -31,6 +31,8 @@ from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.relay import Times
 from proxy.runtime.tls import ClientFiles, ServerFiles, TlsError
+from proxy.runtime.trail import FileTrail, Trail
+from proxy.runtime.trail.stream import StreamTrail
 from proxy.runtime.upstream import Address
 from proxy.runtime.watch import Watch
 from proxy.settings import Configuration
@@ -66,6 +68,20 @@ def listener_settings(configuration: Configuration, protocols: Mapping[str, Prot
         for connection in settings.connections
         for listener in connection.listeners
     ]
+
+
+def trail_of(configuration: Configuration) -> Trail:
+    """Where the config wants the audit trail."""
+    redis = configuration.settings.audit.redis
+    if redis is None:
+        return FileTrail(configuration.audit_path)
+    upstreams = [
+        each
+        for connection in configuration.settings.connections
+        for listener in connection.listeners
+        for each in listener.upstream
+    ]
+    return StreamTrail(redis.url, redis.stream, upstreams)
 
 
 def limits_of(configuration: Configuration) -> Limits:
@@ -115,7 +131,7 @@ class App:
         self._log = log
         self._settings = listener_settings(configuration, protocols)
         self.current = Current()
-        self.journal = Journal(configuration.audit_path, log)
+        self.journal = Journal(trail_of(configuration), log)
         wanted = configuration.settings.limits.max_connections
         self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from proxy import auditing
+
 if TYPE_CHECKING:
     from rules.model import Kind, Platform, Problem, RuleBook
 
@@ -94,6 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     from proxy.ruleset import add_arguments
 
     add_arguments(verb("rules", _rules, "Push, pull and compare the rules of a store in Redis."))
+
+    audit = verb("audit", _audit, "Check or search an audit trail.")
+    auditing.add_arguments(audit)
 
     demo = verb("demo", _demo, "Start a real broker and Veil before it, and show both sides.")
     demo.add_argument("--once", action="store_true", help="check, print and end")
@@ -317,6 +322,10 @@ def _rules(asked: argparse.Namespace) -> int:
     from proxy import ruleset
 
     return ruleset.main(asked)
+
+
+def _audit(asked: argparse.Namespace) -> int:
+    return auditing.main(asked)
 
 
 def _demo(asked: argparse.Namespace) -> int:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 
-from .model import Connection, Resource, Rule
+from .model import AccessList, Connection, Resource, Rule, RuleBook
 
 READ_UNMASKED = "broker.message.read-unmasked"
 REFUSED = "masking.refused"
@@ -131,24 +131,130 @@ def chain(entry: Entry, time: str, seq: int, previous: str) -> tuple[str, str]:
     return f'{body[:-1]}{HASH_KEY}"{digest}"}}', digest
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What the chain knows of one line: its number and hash, and the hash that it says stands before it."""
+
+    seq: int
+    previous: str
+    digest: str
+    intact: bool  # the hash fits the text
+
+
+def read_link(raw: bytes) -> Link | None:
+    """The link of a line (with its line end or without); None when the line is no entry."""
+    try:
+        text = raw.decode("ascii").removesuffix("\n")
+        told = json.loads(text)
+        body = text[: text.rindex(HASH_KEY)]
+        stated, before, count = told["hash"], told["previous"], told["seq"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if type(count) is not int or not isinstance(stated, str) or not isinstance(before, str):
+        return None
+    # The hash covers what stands before it, so nothing may stand behind it: a second "who" would win there.
+    return Link(count, before, stated, digest_of(body + "}") == stated and text == f'{body}{HASH_KEY}"{stated}"}}')
+
+
+class Chain:
+    """Follows a chain line by line and tells where it does not hold. It knows the last link alone, however long it is."""
+
+    def __init__(self, previous: str = FIRST_PREVIOUS, seq: int = 0) -> None:
+        self.digest, self.seq = previous, seq
+
+    def follow(self, raw: bytes) -> Iterator[str]:
+        """What is wrong with the next line. What follows it is judged by this line, so that one fault is told once."""
+        link = read_link(raw)
+        if link is None:
+            yield "not an audit entry"
+            return
+        if not link.intact:
+            yield f"entry {link.seq} was changed: its hash does not fit its text"
+        told = self._out_of_chain(link)
+        if told:
+            yield told
+        self.digest, self.seq = link.digest, link.seq
+
+    def _out_of_chain(self, link: Link) -> str:
+        if link.seq == self.seq + 1:
+            return "" if link.previous == self.digest else f"entry {link.seq} does not follow from entry {self.seq}"
+        if link.seq > self.seq + 1:
+            missing = str(self.seq + 1) if link.seq == self.seq + 2 else f"{self.seq + 1} to {link.seq - 1}"
+            return f"out of the chain: entry {link.seq} follows entry {self.seq}, {missing} missing before it"
+        if (link.seq, link.digest) == (self.seq, self.digest):
+            return f"duplicated: entry {link.seq} stands there twice"
+        return f"out of order: entry {link.seq} follows entry {self.seq}"
+
+
 def broken_links(lines: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Every line (from 1) where the chain does not hold, with the reason. Nothing for a sound trail."""
-    previous, seq = FIRST_PREVIOUS, 0
+    chained = Chain()
     for number, raw in enumerate(lines, 1):
+        for reason in chained.follow(raw):
+            yield number, reason
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Rules and access as the trail last told of them: a digest each, and of a rule the tags, for when it is gone.
+
+    It outlives the process, so that a restart, or another process with the same rules, changes nothing.
+    """
+
+    rules: Mapping[str, tuple[str, RuleTag]] = field(default_factory=dict)
+    access: str = ""
+
+    @classmethod
+    def of(cls, book: RuleBook) -> InForce:
+        access = "" if book.access == AccessList() else _digest(book.access)
+        return cls({rule.name: (_digest(rule), RuleTag.of(rule)) for rule in book.rules}, access)
+
+    def as_text(self) -> str:
+        rules = {
+            name: [digest, list(tag.compliance), tag.information_kind, tag.risk] for name, (digest, tag) in self.rules.items()
+        }
+        return _dump({"rules": rules, "access": self.access})
+
+    @classmethod
+    def from_text(cls, text: str) -> InForce | None:
+        """None when it is not what `as_text` gave: then nothing is known, and every rule is told anew."""
         try:
-            text = raw.decode("ascii").removesuffix("\n")
             told = json.loads(text)
-            body = text[: text.rindex(HASH_KEY)]
-            stated, before, count = told["hash"], told["previous"], told["seq"]
-        except (ValueError, KeyError, TypeError, RecursionError):
-            yield number, "not an audit entry"
-            continue
-        if type(count) is not int or not isinstance(stated, str):
-            yield number, "not an audit entry"
-            continue
-        # The hash covers what stands before it, so nothing may stand behind it: a second "who" would win there.
-        if digest_of(body + "}") != stated or text != f'{body}{HASH_KEY}"{stated}"}}':
-            yield number, "changed: its hash does not fit its text"
-        if before != previous or count != seq + 1:
-            yield number, f"out of the chain: entry {count} follows entry {seq}"
-        previous, seq = stated, count
+            rules = {
+                str(name): (str(digest), RuleTag(str(name), tuple(map(str, compliance)), kind, risk))
+                for name, (digest, compliance, kind, risk) in told["rules"].items()
+            }
+            return cls(rules, str(told["access"]))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+
+
+def _digest(value: object) -> str:
+    """Of what a rule or access means: neither its places nor what is as it is by default, so that a later version of
+    Veil, which knows more keys, finds the same."""
+    return hashlib.sha256(_dump({"": _plain(value)}).encode("ascii")).hexdigest()
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        told = {each.name: getattr(value, each.name) for each in fields(value) if each.compare}
+        defaults = {each.name: each.default for each in fields(value) if each.default is not MISSING}
+        kept = {name: _plain(held) for name, held in told.items() if name not in defaults or defaults[name] != held}
+        return {"": type(value).__name__, **kept}
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, bool | int | None) else str(value)
+
+
+def changes(old: InForce, new: InForce, who: str) -> Iterator[Entry]:
+    """What the trail says of a new state: an entry for each rule created, updated or deleted, one for access."""
+    for name, (digest, tag) in new.rules.items():
+        if name not in old.rules:
+            yield Entry(RULE_CREATED, who, rules=(tag,))
+        elif old.rules[name][0] != digest:
+            yield Entry(RULE_UPDATED, who, rules=(tag,))
+    for name, (_, tag) in old.rules.items():
+        if name not in new.rules:
+            yield Entry(RULE_DELETED, who, rules=(tag,))
+    if old.access != new.access:
+        yield Entry(ACCESS_UPDATED, who)

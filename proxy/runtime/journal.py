@@ -15,11 +15,12 @@ from pathlib import Path
 import trio
 
 from proxy.core.errors import ConfigError
-from rules.audit import REFUSED, Entry, Receipt
+from rules.audit import REFUSED, Entry, InForce, Receipt
+from rules.model import RuleBook
 
 from .clock import utc_text
 from .log import Log
-from .trail import Trail, TrailError
+from .trail import FileTrail, Item, RulesOf, Trail, TrailError
 
 LIMIT_S = 2.0  # how long a read may be kept waiting for its record
 RETRY_S = 0.5  # between tries while only notes wait, so that a full disk is not hammered
@@ -33,7 +34,7 @@ RECORDS_WAITING = 20_000
 class _Waiting:
     """Entries that want to be written; `done` is set with `receipts` filled or not. Notes have no `done`."""
 
-    entries: tuple[Entry, ...]
+    items: tuple[Item, ...]
     time: str
     done: trio.Event | None = None
     receipts: tuple[Receipt, ...] | None = None
@@ -41,7 +42,7 @@ class _Waiting:
 
     @property
     def name_bytes(self) -> int:
-        return sum(len(entry.resource.name) for entry in self.entries if entry.resource is not None)
+        return sum(len(item.resource.name) for item in self.items if isinstance(item, Entry) and item.resource is not None)
 
 
 @dataclass(slots=True)
@@ -62,22 +63,29 @@ class _Thread:
 class Journal:
     """The audit trail of the process. `run` must be running for anything to be written."""
 
-    def __init__(self, path: Path, log: Log) -> None:
-        """Opens the trail.
+    def __init__(self, where: Path | Trail, log: Log) -> None:
+        """Opens the trail; a path is that of a file.
 
         Raises:
-            ConfigError: it cannot be opened or is no trail; the one problem says what to do.
+            ConfigError: it cannot be the trail; the one problem says what to do.
         """
-        self._path = path
+        self._trail = FileTrail(where) if isinstance(where, Path) else where
         self._log = log
+        self._cut_told = 0
+        self._failing = False
+        trail = self._trail
         try:
-            self._trail: Trail | None = Trail(path)
+            trail.open()
         except TrailError as refused:
-            raise ConfigError([f"{path}: the audit file {refused}"]) from None
+            trail.close()
+            raise ConfigError([f"{trail.where}: the audit {trail.what} {refused}"]) from None
         except OSError as failed:
-            raise ConfigError([f"{path}: the audit file cannot be opened: {os.strerror(failed.errno or 0)}"]) from None
-        if self._trail.cut_bytes:
-            log.warning("audit-half-line-cut", path=str(path), count=self._trail.cut_bytes)
+            trail.close()
+            reason = os.strerror(failed.errno) if failed.errno else str(failed)
+            if not trail.may_come_later:
+                raise ConfigError([f"{trail.where}: the audit {trail.what} cannot be opened: {reason}"]) from None
+            self._tell_failing(reason)
+        self._tell_cut()
         self.counts = JournalCounts()
         self._queue: deque[_Waiting] = deque()
         self._notes_waiting = 0
@@ -85,7 +93,6 @@ class Journal:
         self._records_waiting = 0
         self._wake = trio.Event()
         self._thread = _Thread()
-        self._failing = False
         self._closing = False
 
     @property
@@ -134,6 +141,14 @@ class Journal:
         self._notes_bytes += waiting.name_bytes
         self._put(waiting)
 
+    def note_rules(self, book: RuleBook, who: str) -> None:
+        """Rules that came into force: whatever of them the trail does not know yet is written, and never lost to others."""
+        if self._closing:
+            self.counts.notes_lost += 1
+            return
+        self._notes_waiting += 1
+        self._put(_Waiting((RulesOf(InForce.of(book), who),), utc_text()))
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Writes until `close` was called and what waited then has been written or has failed once more."""
         task_status.started()
@@ -152,10 +167,9 @@ class Journal:
         self._wake.set()
 
     def release(self) -> None:
-        """Closes the file, unless a write hangs on it."""
-        if self._trail is not None and self._thread.busy_since_s is None:
+        """Closes the trail, unless a write hangs on it."""
+        if self._thread.busy_since_s is None:
             self._trail.close()
-            self._trail = None
 
     def _put(self, waiting: _Waiting) -> None:
         self._queue.append(waiting)
@@ -170,30 +184,32 @@ class Journal:
             if waiting.withdrawn:  # gave up before it was begun: nobody was shown anything
                 continue
             batch.append(waiting)
-            count += len(waiting.entries)
+            count += len(waiting.items)
         return batch
 
     async def _write(self, batch: list[_Waiting]) -> None:
-        entries = [(entry, waiting.time) for waiting in batch for entry in waiting.entries]
+        items = [(item, waiting.time) for waiting in batch for item in waiting.items]
         self._thread.busy_since_s = trio.current_time()
         try:
-            numbers = await trio.to_thread.run_sync(self._append, entries, limiter=self._thread.limiter, abandon_on_cancel=True)
+            numbers = await trio.to_thread.run_sync(self._append, items, limiter=self._thread.limiter, abandon_on_cancel=True)
         except (OSError, TrailError, RuntimeError) as failed:  # RuntimeError: no thread can be started
             self._thread.busy_since_s = None
             await self._failed(batch, failed)
             return
         self._thread.busy_since_s = None
         if self._failing:
-            self._log.info("audit-writable-again", path=str(self._path))
+            self._log.info("audit-writable-again", path=self._trail.where)
         self._failing = False
+        self._tell_cut()
         self.counts.written += len(numbers)
         at = 0
         for waiting in batch:
-            count = len(waiting.entries)
+            count = len(waiting.items)
             if waiting.done is None:
                 self._forget(waiting)
             else:
-                waiting.receipts = tuple(map(Receipt, waiting.entries, numbers[at : at + count]))
+                entries = [item for item in waiting.items if isinstance(item, Entry)]
+                waiting.receipts = tuple(map(Receipt, entries, numbers[at : at + count]))
                 waiting.done.set()
             at += count
 
@@ -201,23 +217,33 @@ class Journal:
         self._notes_waiting -= 1
         self._notes_bytes -= note.name_bytes
 
-    def _append(self, entries: list[tuple[Entry, str]]) -> list[int]:
-        """In the thread. A trail that cannot be written is opened anew at the next try: the file may be
-        another one by then, and what counts is what is at the path."""
-        if self._trail is None:
-            self._trail = Trail(self._path)
+    def _append(self, items: list[tuple[Item, str]]) -> list[int]:
+        """In the thread. A trail that could not be written is opened anew at the next try: what counts is what is at
+        its place by then."""
         try:
-            return self._trail.append(entries)
-        except FileNotFoundError:
-            trail, self._trail = self._trail, None
-            trail.close()
+            return self._trail.append(items)
+        except (OSError, TrailError):
+            self._trail.close()
             raise
 
-    async def _failed(self, batch: list[_Waiting], failed: Exception) -> None:
+    def _tell_cut(self) -> None:
+        if self._trail.cut_bytes > self._cut_told:
+            self._log.warning("audit-half-line-cut", path=self._trail.where, count=self._trail.cut_bytes - self._cut_told)
+            self._cut_told = self._trail.cut_bytes
+
+    def _tell_failing(self, reason: str) -> None:
         if not self._failing:
-            reason = os.strerror(failed.errno) if isinstance(failed, OSError) and failed.errno else type(failed).__name__
-            self._log.error("audit-not-writable", path=str(self._path), reason=reason)
+            self._log.error("audit-not-writable", path=self._trail.where, reason=reason)
         self._failing = True
+
+    async def _failed(self, batch: list[_Waiting], failed: Exception) -> None:
+        match failed:
+            case OSError(errno=int(number)):
+                self._tell_failing(os.strerror(number))
+            case OSError() | TrailError():
+                self._tell_failing(str(failed))
+            case _:
+                self._tell_failing(type(failed).__name__)
         notes = [waiting for waiting in batch if waiting.done is None]
         for waiting in batch:
             if waiting.done is not None:

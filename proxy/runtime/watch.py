@@ -4,20 +4,19 @@
                                           └──broken──▶ the old state stays, logged with its place
 
 The store is touched in one thread with a time-out: a disk or a server that hangs stops the reading of rules, never
-the serving. Which kind of store it is, is not known here. Nothing is known of what an earlier process had in force, so
-the first good read records every rule as created.
+the serving. Which kind of store it is, is not known here. What changed is found by the journal, from what the trail
+last told of the rules: the first read of a process tells nothing that is known already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import trio
 
 from proxy.core.errors import ProxyError
-from rules.audit import ACCESS_UPDATED, RULE_CREATED, RULE_DELETED, RULE_UPDATED, Entry, RuleTag
-from rules.model import AccessList, Limits, Problem, RuleBook
+from rules.model import Limits, Problem, RuleBook
 from rules.policy import Policy
 from rules.store.files import Settle
 from rules.store.reading import Reading, Store
@@ -127,22 +126,5 @@ class Watch:
         self._told = ()
         self._current.publish(policy, utc_seconds())
         if changed:
-            for entry in changes(self._book, book):
-                self._journal.note(entry)
+            self._journal.note_rules(book, STORE)
         self._book = book
-
-
-def changes(old: RuleBook | None, new: RuleBook) -> Iterator[Entry]:
-    """What the trail says of a new state: an entry for each rule created, updated or deleted, one for access."""
-    before = {} if old is None else {rule.name: rule for rule in old.rules}
-    after = {rule.name: rule for rule in new.rules}
-    for name, rule in after.items():
-        if name not in before:
-            yield Entry(RULE_CREATED, STORE, rules=(RuleTag.of(rule),))
-        elif before[name] != rule:
-            yield Entry(RULE_UPDATED, STORE, rules=(RuleTag.of(rule),))
-    for name, rule in before.items():
-        if name not in after:
-            yield Entry(RULE_DELETED, STORE, rules=(RuleTag.of(rule),))
-    if (AccessList() if old is None else old.access) != new.access:
-        yield Entry(ACCESS_UPDATED, STORE)

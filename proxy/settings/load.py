@@ -246,6 +246,9 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
     store = merged.get("store")
     if isinstance(store, dict) and len([key for key in ("files", "redis") if key in store]) != 1:
         yield ("store",), '"store" needs exactly one of "files" and "redis"'
+    audit = merged.get("audit")
+    if isinstance(audit, dict) and ("file" in audit) == ("redis" in audit):
+        yield ("audit",), '"audit" needs exactly one of "file" and "redis"'
     names: set[str] = set()
     bound = dict.fromkeys(_addresses(merged.get("admin"), ("admin",)), "admin")
     listening: dict[Address, Loc] = {address: loc for (loc, address) in bound}
@@ -338,9 +341,12 @@ def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     location = configuration.rules_location
     if location is not None:
         yield from _store(configuration, location)
-    rules, audit = configuration.rules_directory, configuration.audit_path
+    rules = configuration.rules_directory
     if rules is not None and is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
+    if configuration.settings.audit.file is None:
+        return
+    audit = configuration.audit_path
     if is_directory(audit):
         yield ("audit", "file", "path"), f"{quote(str(audit))} is a directory; name a file"
     elif not is_directory(audit.parent):

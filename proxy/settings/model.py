@@ -103,9 +103,16 @@ class AuditFile(Section):
     path: Text
 
 
+class AuditRedis(Section):
+    url: RedisAt
+    stream: Name = "veil:audit"
+
+
 class Audit(Section):
-    file: AuditFile
-    redis: NotYet = None
+    """Exactly one of them; `load` says so."""
+
+    file: AuditFile | None = None
+    redis: AuditRedis | None = None
 
 
 class Admin(Section):
@@ -244,6 +251,8 @@ class Configuration:
 
     @property
     def audit_path(self) -> Path:
+        """Of the audit file; only where the trail is one."""
+        assert self.settings.audit.file is not None
         return self._from_file(self.settings.audit.file.path)
 
     def server_files(self, listener: ListenerSection, protocols: tuple[str, ...] = ()) -> ServerFiles | None:

@@ -17,8 +17,8 @@ import trio
 from proxy.runtime.current import Current
 from proxy.runtime.journal import Journal
 from proxy.runtime.log import Log
-from proxy.runtime.watch import Watch, changes
-from rules.model import AccessList, Limits, Platform, Rule, RuleBook, User
+from proxy.runtime.watch import Watch
+from rules.model import Limits
 from rules.store.files import FileStore
 from rules.store.reading import Reading
 
@@ -203,12 +203,6 @@ async def test_a_hearer_that_left_is_not_told(tmp_path: Path) -> None:
         await until(lambda: names(watched) == ["second"])
 
     assert not told
-
-
-def test_an_unchanged_book_has_no_changes() -> None:
-    book = RuleBook("1", (Rule("r", Platform.REDIS, ()),), AccessList(users=(User("u"),)))
-
-    assert list(changes(book, book)) == []
 
 
 async def test_without_a_thread_to_read_in_the_old_rules_stay_and_it_heals(

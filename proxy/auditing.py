@@ -1,0 +1,348 @@
+"""`veil audit verify` and `veil audit search`: reads trails line by line, in memory that their length does not change.
+
+Trouble goes to standard error as `file:line: what`, never with what a line holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
+
+if TYPE_CHECKING:
+    from proxy.runtime.secret import RedisUrl
+
+FINE, PROBLEMS, USAGE = 0, 1, 2
+LINE_BYTES = 4 * 1024 * 1024  # as the trail's own limit
+CUT_OFF = (
+    "Entries that were cut off at the end do not show in the chain itself: they are found where the .head file (or, of a "
+    "stream, its head) is still there, or by the last hash, which verify prints; note it and give it to --expect-last."
+)
+Lines = Iterator[tuple[str, bytes]]  # each with its place
+
+
+class _Usage(Exception):
+    pass
+
+
+@dataclass(slots=True)
+class _Part:
+    """A file or stream. `lines` may be called again; `last` is what it must at least end with, as it stood before."""
+
+    name: str
+    lines: Callable[[], Lines]
+    last: tuple[int, str] | None = None
+
+
+@dataclass(slots=True)
+class _Report:
+    problems: int = 0
+
+    def tell(self, place: str, message: str) -> None:
+        self.problems += 1
+        sys.stderr.write(f"{place}: {message}\n")
+
+
+def add_arguments(audit: argparse.ArgumentParser) -> None:
+    verbs = audit.add_subparsers(title="commands", metavar="COMMAND", dest="audit_verb", required=True)
+    text = "Check the hash chain of a trail, over all its rotated parts in any order (.gz too)."
+    verify = verbs.add_parser("verify", help=text, description=text, epilog=CUT_OFF, allow_abbrev=False)
+    _add_sources(verify)
+    verify.add_argument("--after", metavar="HASH", help="the hash before the first entry, where earlier parts are gone")
+    verify.add_argument("--expect-last", metavar="HASH", help="the hash that an entry of the trail must have, as noted before")
+    text = "Print the lines that fit all that is asked for, as they are."
+    search = verbs.add_parser("search", help=text, description=text, allow_abbrev=False)
+    _add_sources(search)
+    search.add_argument("--who", metavar="NAME", help="the reader")
+    search.add_argument("--rule", metavar="NAME", help="a rule that the entry names")
+    search.add_argument("--tag", metavar="TAG", help="a compliance, information kind or risk of a rule")
+    search.add_argument("--resource", metavar="KIND=GLOB", help="such as key=customer:*")
+    search.add_argument("--event", metavar="GLOB", help="such as masking.refused or configuration.*")
+    search.add_argument("--connection", metavar="NAME")
+    search.add_argument("--since", metavar="WHEN", help="24h ago, or from 2026-11-30T10:00:00Z on")
+    search.add_argument("--until", metavar="WHEN", help="the same, for the end")
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="*", metavar="FILE", help="a trail, or parts of one")
+    parser.add_argument("--config", metavar="FILE", help="the trail of a veil.yaml, with the parts that lie beside it")
+    parser.add_argument("--redis", metavar="URL", help="a trail in Redis; ${NAME} and file:PATH keep its password out of sight")
+    parser.add_argument("--stream", metavar="NAME", help="the stream, with --redis")
+
+
+def main(asked: argparse.Namespace) -> int:
+    from proxy.core.errors import ConfigError
+
+    report = _Report()
+    try:
+        parts = _parts(asked, report)
+        if asked.audit_verb == "verify":
+            return _verify(parts, asked, report)
+        return _search(parts, _filters(asked), report)
+    except _Usage as wrong:
+        sys.stderr.write(f"veil audit: {wrong}\n")
+        return USAGE
+    except ConfigError as wrong:
+        sys.stderr.write("".join(f"{problem}\n" for problem in wrong.problems))
+        return PROBLEMS
+
+
+# Where lines come from
+
+
+def _parts(asked: argparse.Namespace, report: _Report) -> list[_Part]:
+    if sum((bool(asked.files), asked.config is not None, asked.redis is not None)) != 1:
+        raise _Usage("name files, or --config, or --redis with --stream")
+    if (asked.redis is None) != (asked.stream is None):
+        raise _Usage("--redis and --stream go together")
+    if asked.config is not None:
+        return _configured(asked.config, report)
+    if asked.redis is not None:
+        from proxy.settings.values import read_redis_url, secrets_from
+
+        try:
+            with secrets_from(os.environ, Path()):
+                url = read_redis_url(asked.redis)
+        except ValueError as wrong:
+            raise _Usage(f"--redis {wrong}") from None
+        return [_stream(url, asked.stream, report)]
+    return [_file(Path(name), name, report) for name in dict.fromkeys(asked.files)]
+
+
+def _configured(config: str, report: _Report) -> list[_Part]:
+    from proxy.protocols import PROTOCOLS
+    from proxy.settings import load_configuration
+
+    found = load_configuration(config, os.environ, PROTOCOLS)
+    redis = found.settings.audit.redis
+    if redis is not None:
+        return [_stream(redis.url, redis.stream, report)]
+    path = found.audit_path
+    return [_file(each, str(each), report) for each in (*_rotated(path), path)]
+
+
+def _rotated(path: Path) -> list[Path]:
+    """Trails beside it whose names begin with its name: audit.jsonl.1, audit.jsonl-20261130.gz."""
+    own = {f"{path.name}.{suffix}" for suffix in ("head", "rules", "rules.new")}
+    try:
+        beside = sorted(each for each in path.parent.iterdir() if re.match(re.escape(path.name) + "[.-]", each.name))
+    except OSError:
+        return []
+    return [each for each in beside if each.name not in own and each.is_file()]
+
+
+def _file(path: Path, name: str, report: _Report) -> _Part:
+    from proxy.runtime.trail.file import head_of
+
+    def lines() -> Lines:
+        try:
+            with path.open("rb") as opened:
+                yield from _split(
+                    name, opened if path.suffix != ".gz" else cast("BinaryIO", gzip.GzipFile(fileobj=opened)), report
+                )
+        except (OSError, EOFError, zlib.error, ValueError) as failed:
+            reason = failed.strerror if isinstance(failed, OSError) else None
+            report.tell(name, f"cannot be read: {reason or type(failed).__name__}")
+
+    return _Part(name, lines, head_of(path))
+
+
+def _split(name: str, opened: BinaryIO, report: _Report) -> Lines:
+    number = 0
+    while raw := opened.readline(LINE_BYTES + 1):
+        number += 1
+        place = f"{name}:{number}"
+        if raw.endswith(b"\n"):
+            yield place, raw
+        elif len(raw) <= LINE_BYTES:
+            report.tell(place, "half a line at the end")
+        else:
+            report.tell(place, "not an audit entry: the line is too long")
+            while raw and not raw.endswith(b"\n"):
+                raw = opened.readline(LINE_BYTES)
+
+
+def _stream(url: RedisUrl, stream: str, report: _Report) -> _Part:
+    from proxy.runtime.trail.stream import SinkError, head_of, lines_of
+
+    name = f"{url}/{stream}"
+
+    def lines() -> Lines:
+        try:
+            for identity, raw in lines_of(url, stream):
+                yield f"{name}:{identity}", raw
+        except SinkError as failed:
+            report.tell(name, f"cannot be read: {failed}")
+
+    try:
+        return _Part(name, lines, head_of(url, stream))
+    except SinkError as failed:
+        message = str(failed)
+        report.tell(name, f"cannot be read: {message}")
+        return _Part(name, lambda: iter(()))
+
+
+# Verify
+
+
+def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> int:
+    from rules.audit import FIRST_PREVIOUS, Chain, read_link
+
+    for given in (asked.after, asked.expect_last):
+        if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
+            raise _Usage("a hash is 64 hexadecimal digits, in small letters")
+    chained = Chain(asked.after or FIRST_PREVIOUS)
+    count = first = 0
+    seen_last = asked.expect_last is None
+    for part in _in_order(parts, report):
+        ends = (0, "")
+        for place, raw in part.lines():
+            link = read_link(raw)
+            if link is not None and not count:
+                first = link.seq
+                if asked.after is not None or link.seq < 1:
+                    chained.seq = link.seq - 1
+                elif link.seq > 1:
+                    missing = "entry 1 is" if link.seq == 2 else f"entries 1 to {link.seq - 1} are"
+                    report.tell(place, f"begins with entry {link.seq}: {missing} missing (--after HASH, where they are gone)")
+                    chained.seq, chained.digest = link.seq - 1, link.previous
+            for message in chained.follow(raw):
+                report.tell(place, message)
+            if link is not None:
+                count += 1
+                ends = (link.seq, link.digest)
+                seen_last = seen_last or link.digest == asked.expect_last
+        _look_at_end(part, ends, report)
+    if not seen_last:
+        report.tell(parts[-1].name, f"no entry has the hash {asked.expect_last}: entries are missing at the end")
+    numbers = f", seq {first}..{chained.seq}" if count else ""
+    said = f"{count} {'entry' if count == 1 else 'entries'}{numbers}, chain"
+    if report.problems:
+        sys.stderr.write(f"{said} broken: {report.problems} {'problem' if report.problems == 1 else 'problems'}\n")
+        return PROBLEMS
+    sys.stdout.write(f"{said} intact" + (f"; last hash {chained.digest}" if count else "") + "\n")
+    return FINE
+
+
+def _look_at_end(part: _Part, ends: tuple[int, str], report: _Report) -> None:
+    """What the head said before the part was read is in it, at its end or before."""
+    if part.last is None:
+        return
+    seq, digest = part.last
+    if ends[0] < seq:
+        report.tell(part.name, f"ends with entry {ends[0]}, and entry {seq} was written: entries are missing at the end")
+    elif ends[0] == seq and ends[1] != digest:
+        report.tell(part.name, f"ends with another entry {seq} than was written")
+
+
+def _in_order(parts: list[_Part], report: _Report) -> list[_Part]:
+    """By the number of the first entry of each, so that they may be named in any order."""
+    from rules.audit import read_link
+
+    if len(parts) < 2:
+        return parts
+
+    def begins(part: _Part) -> int:
+        before = report.problems
+        links = (read_link(raw) for _, raw in part.lines())
+        found = next((link.seq for link in links if link is not None), sys.maxsize)
+        if report.problems > before:  # told already, and told once more in its turn would be twice
+            part.lines = lambda: iter(())
+        return found
+
+    return sorted(parts, key=begins)
+
+
+# Search
+
+
+@dataclass(slots=True)
+class _Filters:
+    tests: list[Callable[[dict[str, Any]], bool]] = field(default_factory=list)
+
+    def fit(self, told: dict[str, Any]) -> bool:
+        try:
+            return all(test(told) for test in self.tests)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False  # an entry that has no such part
+
+
+def _filters(asked: argparse.Namespace) -> _Filters:
+    tests: list[Callable[[dict[str, Any]], bool]] = []
+    if asked.who is not None:
+        tests.append(lambda told: bool(told["who"] == asked.who))
+    if asked.connection is not None:
+        tests.append(lambda told: bool(told["connection"] == asked.connection))
+    if asked.rule is not None:
+        tests.append(lambda told: asked.rule == told.get("rule") or any(rule["name"] == asked.rule for rule in told["rules"]))
+    if asked.tag is not None:
+        tests.append(lambda told: any(asked.tag in _tags(rule) for rule in told["rules"]))
+    if asked.event is not None:
+        event = _glob(asked.event)
+        tests.append(lambda told: event.fullmatch(told["event"]) is not None)
+    if asked.resource is not None:
+        kind, equals, pattern = asked.resource.partition("=")
+        if not kind or not equals:
+            raise _Usage(f"--resource must be KIND=GLOB, such as key=customer:*, not {asked.resource!r}")
+        name = _glob(pattern)
+        tests.append(lambda told: name.fullmatch(told["resource"][kind]) is not None)
+    if asked.since is not None:
+        since = _when(asked.since, "--since")
+        tests.append(lambda told: datetime.fromisoformat(told["time"]) >= since)
+    if asked.until is not None:
+        until = _when(asked.until, "--until")
+        tests.append(lambda told: datetime.fromisoformat(told["time"]) <= until)
+    return _Filters(tests)
+
+
+def _tags(rule: dict[str, Any]) -> Iterable[object]:
+    return (*rule.get("compliance", ()), rule.get("information_kind"), rule.get("risk"))
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """`*` and `?` as in rules."""
+    words = {"*": ".*", "?": "."}
+    return re.compile("".join(words.get(each) or re.escape(each) for each in re.sub(r"\*+", "*", pattern)), re.DOTALL)
+
+
+def _when(text: str, option: str) -> datetime:
+    from proxy.runtime.clock import utc_seconds
+    from proxy.settings.values import read_duration
+
+    try:
+        return datetime.fromtimestamp(utc_seconds() - read_duration(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise _Usage(f"{option} must be a span such as 24h or a time such as 2026-11-30T10:00:00Z, not {text!r}") from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _search(parts: list[_Part], filters: _Filters, report: _Report) -> int:
+    from rules.audit import read_link
+
+    found = 0
+    for part in _in_order(parts, report):
+        for place, raw in part.lines():
+            link = read_link(raw)
+            if link is None:
+                report.tell(place, "not an audit entry")
+                continue
+            if not link.intact:
+                report.tell(place, f"entry {link.seq} was changed: its hash does not fit its text")
+            if filters.fit(json.loads(raw)):
+                found += 1
+                sys.stdout.write(raw.decode("ascii").removesuffix("\n") + "\n")
+    sys.stdout.flush()
+    return FINE if found and not report.problems else PROBLEMS
