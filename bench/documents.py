@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from bisect import bisect_right
 
 from rules.model import Field, FieldKind, Kind, Method, Partial, Platform, Redact, Rule, RuleBook
 from rules.paths import parse_path
@@ -71,15 +70,20 @@ def _written(size: int, *, indent: int | None, ascii_only: bool) -> bytes:
     """As many orders as fit, one at least, then padding up to the size to the byte."""
     separators = (",", ":") if indent is None else (",", ": ")
     chance = random.Random(7)
-    orders = [_order(chance, number) for number in range(1, size // 400 + 2)]
 
-    def batch(count: int, padding: str = "") -> bytes:
-        value = {"batch": "b-20240517", "sequence": 1234567890123456789, "orders": orders[:count], "padding": padding}
+    def batch(orders: list[object], padding: str = "") -> bytes:
+        value = {"batch": "b-20240517", "sequence": 1234567890123456789, "orders": orders, "padding": padding}
         return json.dumps(value, ensure_ascii=ascii_only, indent=indent, separators=separators).encode()
 
-    count = bisect_right(range(len(orders) + 1), size, key=lambda each: len(batch(each))) - 1
-    assert count > 0
-    return batch(count, "x" * (size - len(batch(count))))
+    orders: list[object] = []
+    around = taken = len(batch([])) + 1
+    while taken < size:
+        orders.append(_order(chance, len(orders) + 1))
+        taken += len(batch(orders[-1:])) - around
+    while len(batch(orders)) > size:
+        orders.pop()
+    assert orders
+    return batch(orders, "x" * (size - len(batch(orders))))
 
 
 def _order(chance: random.Random, number: int) -> dict[str, object]:
