@@ -8,8 +8,9 @@ once: nothing is ever tried again, so that many stars cost no more than few.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -243,3 +244,15 @@ def _ends_fit(one: str, other: str) -> bool:
     a, b = literal_prefix(one), literal_prefix(other)
     c, d = literal_suffix(one), literal_suffix(other)
     return (a.startswith(b) or b.startswith(a)) and (c.endswith(d) or d.endswith(c))
+
+
+def near(globs: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of globs whose literal ends fit each other, each glob with itself too: no others can meet."""
+    listed = sorted((literal_prefix(glob), literal_suffix(glob), glob) for glob in globs)
+    prefixes = [prefix for prefix, _, _ in listed]
+    for index, (prefix, suffix, glob) in enumerate(listed):
+        end = bisect_left(prefixes, prefix + "\U0010ffff", lo=index)
+        yield glob, glob
+        for _, ending, other in listed[index + 1 : end]:
+            if ending.endswith(suffix) or suffix.endswith(ending):
+                yield glob, other
