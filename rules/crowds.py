@@ -72,11 +72,13 @@ class _Search:
     def on(self, platform: Platform, rules: list[Rule]) -> Iterator[Problem]:
         listed = [rule for rule in rules if _multiplying(rule)]
         each = _paths(listed)
-        if self._explore(list(each)).count <= automaton.MAX_STATES:
+        together = self._known[frozenset(each)] = self._explore(list(each))
+        if together.count <= automaton.MAX_STATES:
             return  # fewer rules need fewer states
         # A step waits firmly, softly or not at all, and the path has been met above or not.
         long = {path: at for path, at in each.items() if 2 * 3 ** len(path.steps) > automaton.MAX_STATES}
-        alone = {path: at for path, at in long.items() if self._runs_out([path])}
+        half = STEPS_TAKEN // 2  # the other half is for combinations
+        alone = {path: at for path, at in long.items() if self._left > half and self._runs_out([path])}
         for at in alone.values():
             yield _told([at])
         told: list[frozenset[JsonPath]] = []
@@ -112,8 +114,8 @@ class _Search:
 
     def _needed(self, together: list[_At]) -> list[_At]:
         """As few of them as still run out, while there is time to find out."""
-        largest = sorted(together, key=lambda at: -self._states([at.path]).count)
         try:
+            largest = sorted(together, key=lambda at: -self._states([at.path]).count)
             few = largest[:2]
             while not self._runs_out(at.path for at in few):
                 few = largest[: len(few) + 1]
