@@ -39,6 +39,7 @@ Subject = Callable[[], object]
 
 ROUNDS, SAMPLE_S = 15, 0.02
 QUICK_ROUNDS, QUICK_SAMPLE_S = 1, 0.0
+COMPILED = "rules.scan.compiled"
 READER = Reader("bench")
 CONNECTION = Connection("bench", Platform.REDIS)
 COVERED, UNCOVERED = (Resource(CONNECTION, Kind.KEY, name) for name in (b"orders:1", b"carts:1"))
@@ -147,14 +148,16 @@ def _uncovered(value: bytes) -> Subject:
 
 
 @contextmanager
-def _pure() -> Iterator[None]:
-    """With the scanner that serves where nothing could be compiled."""
-    kept = scan.mask, scan.mask_in, scan.opens
-    scan.mask, scan.mask_in, scan.opens = twin.mask, twin.mask_in, twin.opens
+def pure() -> Iterator[None]:
+    """With the scanner that serves where nothing could be compiled: every function that is a compiled one is replaced."""
+    kept = {name: value for name in scan.__all__ if getattr(value := getattr(scan, name), "__module__", "") == COMPILED}
+    for name in kept:
+        setattr(scan, name, getattr(twin, name))
     try:
         yield
     finally:
-        scan.mask, scan.mask_in, scan.opens = kept
+        for name, value in kept.items():
+            setattr(scan, name, value)
 
 
 def _write(tree: Any) -> bytes:
@@ -193,7 +196,7 @@ def measure(*, quick: bool) -> Iterator[tuple[str, list[Row]]]:
             ]
         measured.append(Measured("no rule covers the resource", _uncovered(value)))
         yield f"{size}, compact", clock.rows(value, [*measured, *_consoles(value)])
-    with _pure():
+    with pure():
         for size, bytes_in_it in sizes.items():
             for form, value, target in (
                 ("compact", documents.compact(bytes_in_it), 5.0),

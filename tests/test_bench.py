@@ -41,6 +41,22 @@ def test_the_engine_prints_a_table_for_people() -> None:
     assert "parse, walk, write (orjson): ten paths" in done.stdout.decode()
 
 
+def test_what_is_measured_as_not_compiled_calls_nothing_compiled() -> None:
+    pytest.importorskip("orjson", reason="needs orjson: pip install 'veil[bench]'")
+    from bench import engine
+
+    def compiled() -> list[str]:
+        return [name for name, each in vars(scan).items() if getattr(each, "__module__", "") == engine.COMPILED]
+
+    before = compiled()
+    with engine.pure():
+        inside = compiled()
+
+    assert inside == []
+    assert compiled() == before
+    assert (before != []) is (scan.ENGINE == "compiled")
+
+
 @pytest.mark.parametrize("write", [documents.compact, documents.indented, documents.escaped])
 @pytest.mark.parametrize("size", [1 << 10, 1 << 16])
 def test_a_measured_value_has_its_size_to_the_byte_and_an_order_at_least(write: object, size: int) -> None:
