@@ -194,11 +194,6 @@ def _paths(rules: Iterable[Rule]) -> dict[JsonPath, _At]:
     return found
 
 
-def _in_order(rules: list[Rule], some: Iterable[Rule]) -> list[Rule]:
-    wanted = {id(rule) for rule in some}
-    return [rule for rule in rules if id(rule) in wanted]
-
-
 def _covers(rule: Rule, kind: Kind, name: bytes) -> bool:
     excepted = Matcher(rule.excepted, strict=True)
     return Matcher(rule.resources, strict=False).matches(kind, name) and not excepted.matches(kind, name)

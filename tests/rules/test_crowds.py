@@ -68,11 +68,19 @@ def test_rules_that_run_out_together_are_named_and_no_others() -> None:
     assert line.startswith(f'f:4:83: warning: {DEEP.replace("a", "b")} beside {DEEP} in rule "one" (f:2:83): a document')
 
 
+def test_a_path_that_adds_nothing_is_left_out() -> None:
+    (line,) = told(rule("one", DEEP), rule("two", DEEP.removesuffix(".*")), rule("three", "$..b" + ".*" * 6))
+
+    assert 'rule "one"' in line
+    assert 'rule "two"' not in line
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
         {"resources": '["b"]'},
+        {"resources": '["a?", "?a"]'},
         {"more": ", except: [a]", "resources": '["*"]'},
         {"more": ", enabled: false"},
         {"more": ", scope: {environment: test}"},
