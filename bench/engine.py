@@ -33,7 +33,7 @@ from rules.policy import Policy
 from rules.scan import python as twin
 from rules.view import View
 
-from . import consoles, documents
+from .parts import consoles, documents
 
 Subject = Callable[[], object]
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bench import documents
+from bench.parts import documents
 from rules import scan
 from tests.brokers.veil import TREE, environment
 
