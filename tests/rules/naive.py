@@ -26,9 +26,10 @@ class Members:
 
 @dataclass(frozen=True)
 class Holding:
-    """A string that holds a document."""
+    """A string that holds a document, and how that is spelled, where it was read."""
 
     inner: object
+    text: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,19 @@ class Broken:
     text: str
 
 
+def _no_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+READER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: Members(tuple(pairs)), parse_int=Number, parse_float=Number, parse_constant=_no_constant
+)
+
+
 def parse(text: str) -> object:
-    return _opened(
-        json.loads(text, object_pairs_hook=lambda pairs: Members(tuple(pairs)), parse_int=Number, parse_float=Number)
-    )
+    """Raises ValueError when it is no JSON, or holds half a surrogate pair."""
+    text.encode()
+    return _opened(READER.decode(text))
 
 
 def _opened(node: object) -> object:
@@ -52,7 +62,7 @@ def _opened(node: object) -> object:
             return [_opened(each) for each in node]
         case str() if node.lstrip(" \t\n\r")[:1] in ("{", "["):
             try:
-                return Holding(parse(node))
+                return Holding(parse(node), node)
             except ValueError:
                 return Broken(node)
     return node
@@ -154,7 +164,7 @@ def _partial(node: object, partials: list[Partial]) -> object:
         case Number() | Broken():
             spelled = node.text
         case Holding():
-            spelled = dump(node.inner)
+            spelled = node.text or dump(node.inner)
         case _:
             spelled = str(node)
     if any(len(spelled) <= each.keep_first + each.keep_last for each in partials):
