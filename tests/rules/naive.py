@@ -6,6 +6,7 @@ Knows nothing of bits, states or bytes, and shares no code with the engine but t
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -173,6 +174,11 @@ def _partial(node: object, partials: list[Partial]) -> object:
     return _opened(shown)
 
 
+def _spelled(text: str) -> str:
+    """A JSON string; only half a surrogate pair has to be escaped, since no UTF-8 stands for it."""
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", json.dumps(text, ensure_ascii=False))
+
+
 def dump(node: object) -> str:
     """The tree as JSON without blanks."""
     match node:
@@ -181,7 +187,9 @@ def dump(node: object) -> str:
         case list():
             return "[" + ",".join(map(dump, node)) + "]"
         case Number() | Broken():
-            return node.text if isinstance(node, Number) else json.dumps(node.text, ensure_ascii=False)
+            return node.text if isinstance(node, Number) else _spelled(node.text)
         case Holding():
-            return json.dumps(dump(node.inner), ensure_ascii=False)
-    return json.dumps(node, ensure_ascii=False)
+            return _spelled(dump(node.inner))
+        case str():
+            return _spelled(node)
+    return json.dumps(node)
