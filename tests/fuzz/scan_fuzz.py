@@ -21,14 +21,14 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 
 from rules import automaton
 from rules.automaton import Automaton, State, TooManyPaths
-from rules.model import Field, FieldKind, JsonPath, Kind, Name, Partial, Platform, Redact, Rule
+from rules.model import Field, FieldKind, JsonPath, Kind, Method, Name, Partial, Platform, Redact, Rule
 from rules.paths import parse_path
 from rules.scan import NotJson, TooDeep
 from tests.rules import naive
+from tests.rules.scanners import Scanner
 
 from .documents import HOT, LONG_NAME, Maker, core, mutate
 
@@ -36,7 +36,7 @@ BLOCK = 32
 NAIVE_ONE_IN = 20  # it takes ten times as long as the scanners
 MESSAGES = {"not JSON", "nested too deeply", "too many paths"}
 STEPS = [".a", ".b", ".c", ".card", ".*", ".*", "[*]", "[*]", "..a", "..b", f"..{HOT}", f".{HOT}", ".é", "['a b']", r"['a\'b']"]
-METHODS = [
+METHODS: list[Method] = [
     Redact(),
     Redact(),
     Redact(),
@@ -47,7 +47,7 @@ METHODS = [
     Partial(0, 0),
     Partial(64, 64),
 ]
-HIDING = [Redact(), Partial(1, 1), Partial(0, 4), Partial(2, 2)]
+HIDING: list[Method] = [Redact(), Partial(1, 1), Partial(0, 4), Partial(2, 2)]
 """None of them shows more than four characters at either end, so never the `core` of a canary."""
 
 
@@ -71,11 +71,11 @@ class Case:
             each.start_over()
 
 
-def _path(text: str, method: Redact | Partial) -> Field:
+def _path(text: str, method: Method) -> Field:
     return Field(FieldKind.JSON_PATH, method, parse_path(text))
 
 
-def _named(names: list[str], method: Redact | Partial) -> Field:
+def _named(names: list[str], method: Method) -> Field:
     """A path of names that a rule file could not spell so simply."""
     return Field(FieldKind.JSON_PATH, method, JsonPath("$" + repr(names), tuple(map(Name, names))))
 
@@ -84,7 +84,7 @@ def _rule(name: str, *fields: Field, mask_all: bool = False) -> Rule:
     return Rule(name, Platform.KAFKA, ((Kind.TOPIC, ("*",)),), mask_all=mask_all, fields=fields)
 
 
-def _whole(method: Redact | Partial) -> Field:
+def _whole(method: Method) -> Field:
     return Field(FieldKind.WHOLE_VALUE, method)
 
 
@@ -138,7 +138,7 @@ def _outcome(call: Callable[[bytes, State, int], object], data: bytes, root: Sta
 class Fuzzer:
     """`count` counts what came out, by kind."""
 
-    def __init__(self, first: ModuleType, second: ModuleType, seed: int) -> None:
+    def __init__(self, first: Scanner, second: Scanner, seed: int) -> None:
         self._scanners = first, second
         self._seed = seed
         self._cases = cases(random.Random(seed))

@@ -10,8 +10,8 @@ import pytest
 
 from rules.automaton import State
 from rules.scan import python
-from tests.brokers.mode import absent
-from tests.rules.conftest import compiled
+from rules.scan.errors import NotJson
+from tests.rules.scanners import Scanner, the_compiled
 
 from .scan_fuzz import Failed, Fuzzer, main, run
 
@@ -21,9 +21,7 @@ SEED = int(os.environ.get("FUZZ_FIRST", "0"))
 
 @pytest.fixture
 def fuzzer() -> Fuzzer:
-    if compiled is None:
-        absent("compiled", "python setup.py build_ext --inplace")
-    return Fuzzer(python, compiled, SEED)
+    return Fuzzer(python, the_compiled(), SEED)
 
 
 @pytest.mark.slow
@@ -58,8 +56,8 @@ def _copies(data: bytes, root: State, max_depth: int) -> tuple[bytes, int]:
 def _tells(data: bytes, root: State, max_depth: int) -> tuple[bytes, int]:
     try:
         return python.mask(data, root, max_depth)
-    except python.NotJson:
-        raise python.NotJson(f"not JSON: {data!r}") from None
+    except NotJson:
+        raise NotJson(f"not JSON: {data!r}") from None
 
 
 WRONG = [_forgets_a_name, _breaks_json, _raises_something, _copies, _tells]
@@ -70,16 +68,15 @@ WRONG = [_forgets_a_name, _breaks_json, _raises_something, _copies, _tells]
 @pytest.mark.parametrize("twins", [False, True], ids=["one", "both"])
 def test_the_fuzzer_finds_what_is_wrong(wrong: object, *, twins: bool) -> None:
     """Wrong in both scanners as well, where nothing differs and only the promises can tell."""
-    fake = SimpleNamespace(mask=wrong, mask_in=python.mask_in, opens=python.opens)
-    one = Fuzzer(cast("type[python]", fake if twins else python), cast("type[python]", fake), 0)
+    fake = cast(Scanner, SimpleNamespace(mask=wrong, mask_in=python.mask_in, opens=python.opens))
+    one = Fuzzer(fake if twins else python, fake, 0)
 
     with pytest.raises(Failed, match="seed 0, block"):
         run(one, 20_000)
 
 
 def test_the_command_prints_what_came_out(capsys: pytest.CaptureFixture[str]) -> None:
-    if compiled is None:
-        absent("compiled", "python setup.py build_ext --inplace")
+    the_compiled()
 
     assert main(["--executions", "64", "--seed", "5"]) == 0
     assert "64 executions, seed 5" in capsys.readouterr().out
