@@ -6,7 +6,9 @@ members of the name `HOT` alone, however it is spelled: whatever covers `$..HOT`
 
 from __future__ import annotations
 
+import json
 import random
+import re
 
 HOT = "ssn"
 LONG_NAME = "long-" * 60
@@ -27,6 +29,7 @@ PIECES = [
     b"]]]]", b"}}", b'"{\\"ssn\\":', b"\xe2\x80\xa2" * 4, b"/", b"'", b" " * 33, b"x" * 31, b"[" * 600, b'"[\\"{' * 3,
 ]  # fmt: skip
 SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no UTF-8 stands for it
 ALPHABET = "abcXYZ019 •é日😀\u2028\x7f/\\\"'\n\t{}[]:,"
 
 
@@ -43,7 +46,7 @@ class Maker:
         rng = self._rng
         self._budget = rng.choice((3, 8, 8, 20, 20, 60))
         self._tidy = rng.random() < 0.7
-        if rng.random() < 0.04:
+        if rng.random() < 0.025:
             return self._deep()
         if rng.random() < 0.06:
             return self._white() + self._value(hot=False, depth=0, opened=0) + self._white()
@@ -53,6 +56,8 @@ class Maker:
         """A JSON string of the text; what need not be escaped sometimes is, what may be is in any way."""
         rng = self._rng
         often = rng.choice((0.0, 0.0, 0.0, 0.02, 0.3, 1.0))
+        if not often:
+            return HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", json.dumps(text, ensure_ascii=False))
         out = []
         for each in text:
             point = ord(each)
