@@ -23,11 +23,17 @@ pytestmark = pytest.mark.usefixtures("scanner")
 STATM = Path("/proc/self/statm")
 LARGE = 60_000  # bytes; from some size on the compiled scanner lets other threads run
 
-OPENED = json.dumps({"s": json.dumps({"q": "hello", "k": "é"})}).encode()
+LONG = "x" * 500  # what is kept of a call is so much that 10,000 of them are seen
+OPENED = json.dumps({"s": json.dumps({"q": "hello", "k": LONG})}).encode()
+ESCAPED = json.dumps({"é" + LONG: 1, "q": 1}).encode()
+HALF = json.dumps({"s": '["' + LONG + '\\ud800"]', "q": "[" + LONG}).replace("\\\\u", "\\u").encode()
 TEXTS = {
-    "hits": [b'{"q":"S3CR3T","k":[1,2,{"q":12345}]}', OPENED, b'{"\\u0071":true}', '{"q":"•é😀"}'.encode()],
+    "hits": [b'{"q":"S3CR3T","k":[1,2,{"q":12345}]}', OPENED, ESCAPED, HALF, b'{"\\u0071":true}', '{"q":"•é😀"}'.encode()],
     "misses": [b'{"k":"S3CR3T","l":[1,2,{"m":12345}]}', b'{"k":"[1]"}', b'{"' + b"k" * 300 + b'":1}', b"[[[]]]"],
     "errors": [
+        OPENED[:-1],
+        ESCAPED[:-1],
+        HALF[:-1],
         b'{"q":"S3CR3T',
         b'{"q":"S3CR3T"}}',
         b"[" * 40,
