@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from rules import automaton
 from rules.automaton import Automaton, State, TooManyPaths
+from rules.cut import Cut
 from rules.model import Field, FieldKind, JsonPath, Kind, Method, Name, Partial, Platform, Redact, Rule
 from rules.paths import parse_path
 from rules.scan import NotJson, TooDeep
@@ -225,6 +226,8 @@ class Fuzzer:
         else:
             assert isinstance(out, tuple)
             self._result(case, data, out[0], out[1], canaries, deep=deep)
+        if self.executions % 2 == 0 or deep:
+            self._cut(case, data, out, depth)
         if self.executions % 4 == 0 or deep:
             bit = self._compared("mask_in", case, data, depth)
             if isinstance(bit, int) and (bit <= 0 or bit & (bit - 1)):
@@ -235,6 +238,18 @@ class Fuzzer:
         if self.executions % 8 == 0 or deep:
             opened = self._compared("opens", case, data, depth)
             self.count[f"opens: {opened}" if isinstance(opened, bool) else "opens: raised"] += 1
+
+    def _cut(self, case: Case, data: bytes, out: object, depth: int) -> None:
+        """The same as `out`, what `mask` came to, with hits in place of bits; nothing where there is no bracket at once."""
+        cut = self._compared("cut", case, data, depth)
+        expected = out
+        if not data.startswith((b"{", b"[")):
+            expected = None
+        elif isinstance(out, tuple):
+            expected = Cut(out[0], case.automata[0].named(out[1]))
+        if cut != expected or (isinstance(cut, Cut) and isinstance(out, tuple) and not out[1] and cut.data is not data):
+            raise Failed(f"mask gives {out!r}, and cut {cut!r}")
+        self.count["cut: nothing" if cut is None else "cut: raised" if isinstance(cut, type) else "cut: left"] += 1
 
     def _result(self, case: Case, data: bytes, shown: bytes, bits: int, canaries: list[bytes], *, deep: bool) -> None:
         if not bits:

@@ -68,7 +68,7 @@ WRONG = [_forgets_a_name, _breaks_json, _raises_something, _copies, _tells]
 @pytest.mark.parametrize("twins", [False, True], ids=["one", "both"])
 def test_the_fuzzer_finds_what_is_wrong(wrong: object, *, twins: bool) -> None:
     """Wrong in both scanners as well, where nothing differs and only the promises can tell."""
-    fake = cast(Scanner, SimpleNamespace(mask=wrong, mask_in=python.mask_in, opens=python.opens))
+    fake = cast(Scanner, SimpleNamespace(cut=python.cut, mask=wrong, mask_in=python.mask_in, opens=python.opens))
     one = Fuzzer(fake if twins else python, fake, 0)
 
     with pytest.raises(Failed, match="seed 0, block"):

@@ -17,6 +17,6 @@ def scanner(request: pytest.FixtureRequest) -> Iterator[Scanner]:
     one = the_scanner(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan, "ENGINE", request.param)
-        for name in ("mask", "mask_in", "opens"):
+        for name in ("cut", "mask", "mask_in", "opens"):
             patch.setattr(scan, name, getattr(one, name))
         yield one

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from rules.automaton import State
+from rules.cut import Cut
 from rules.scan import python
 from tests.brokers.mode import absent
 
@@ -12,6 +13,7 @@ from tests.brokers.mode import absent
 class Scanner(Protocol):
     """What both of `rules.scan` are."""
 
+    def cut(self, data: bytes, root: State, max_depth: int, /) -> Cut[bytes] | None: ...
     def mask(self, data: bytes, root: State, max_depth: int, /) -> tuple[bytes, int]: ...
     def mask_in(self, data: bytes, root: State, max_depth: int, /) -> int | None: ...
     def opens(self, data: bytes, root: State, max_depth: int, /) -> bool: ...
