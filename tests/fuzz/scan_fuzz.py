@@ -22,12 +22,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rules import automaton
+from rules import automaton, scan
 from rules.automaton import Automaton, State, TooManyPaths
 from rules.cut import Cut
 from rules.model import Field, FieldKind, JsonPath, Kind, Method, Name, Partial, Platform, Redact, Rule
 from rules.paths import parse_path
-from rules.scan import NotJson, TooDeep
+from rules.scan import NotJson, TooDeep, python
 from tests.rules import naive
 from tests.rules.scanners import Scanner
 
@@ -300,13 +300,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--block", type=int, default=0, help="the block to start with")
     chosen = parser.parse_args(arguments)
-    from rules.scan import python
-
-    try:
-        from rules.scan import compiled
-    except ImportError:
-        print("the compiled scanner is not there: python setup.py build_ext --inplace", file=sys.stderr)
+    if scan.LEFT_OUT is not None:
+        print(f"the compiled scanner is not there ({scan.LEFT_OUT}): python setup.py build_ext --inplace", file=sys.stderr)
         return 2
+    from rules.scan import compiled
+
     fuzzer = Fuzzer(python, compiled, chosen.seed)
     begun = time.monotonic()
     try:
