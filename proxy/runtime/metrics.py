@@ -95,7 +95,8 @@ class Metrics(Collector):
         refused = CounterMetricFamily("veil_refusals", "Operations refused.", labels=[*where, "rule"])
         unmasked = CounterMetricFamily("veil_unmasked_reads", "Reads shown unmasked, each recorded.", labels=where)
         reasons: Counter[str] = Counter()
-        for connection, tally in self._counted.tallies.items():
+        for connection, growing in self._counted.tallies.items():
+            tally = growing.copied()
             here = [self._counted.platforms.get(connection, ""), connection]
             for (rule, method), count in tally.masked.items():
                 masked.add_metric([*here, rule, method], count)
@@ -109,7 +110,7 @@ class Metrics(Collector):
 
     def _spans(self) -> Metric:
         spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
-        tallies = self._counted.tallies.values()
+        tallies = [tally.copied() for tally in self._counted.tallies.values()]
         buckets, total = [], 0
         for position, bound in enumerate((*map(str, BOUNDS_S), "+Inf")):
             total += sum(tally.spans[position] for tally in tallies)

@@ -22,6 +22,7 @@ class Scripted:
         self._from_reader = from_reader
         self._from_server = from_server
         self.logged_in = True
+        self.weight = 0
         self.policy_changes = 0
 
     def from_reader(self, data: bytes) -> Steps[None]:
