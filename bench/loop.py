@@ -70,7 +70,12 @@ class Row:
 def order(number: int) -> dict[str, object]:
     return {
         "id": number,
-        "customer": {"name": "Zoë Müller", "phone": "+49 30 1234567", "email": f"zoe{number}@example.com", "ssn": "123-45-6789"},
+        "customer": {
+            "name": "Zoë Müller",
+            "phone": "+49 30 1234567",
+            "email": f"zoe{number}@example.com",
+            "ssn": "123-45-6789",
+        },
         "birth date": "1980-01-02",
         "cards": [{"number": "4111111111111111", "until": "12/30", "limit": 1200.5}],
         "billing": {"street": "Straße 1", "city": "Köln", "iban": "DE02120300000000202051"},
@@ -100,7 +105,11 @@ def loads(mib: int) -> list[Load]:
     small = json.dumps(order(1)).encode()
     text = document(mib << 20)
     return [
-        Load(f"GET of {mib} MiB of JSON, ten rules", lambda: iter([("SET", "large:json", text)]), lambda: encode("GET", "large:json")),
+        Load(
+            f"GET of {mib} MiB of JSON, ten rules",
+            lambda: iter([("SET", "large:json", text)]),
+            lambda: encode("GET", "large:json"),
+        ),
         Load(
             f"GET of one string of {mib} MiB in JSON",
             lambda: iter([("SET", "large:text", b'{"email":"' + b"x" * (mib << 20) + b'"}')]),
@@ -190,7 +199,7 @@ def ask(running: Veil, request: bytes) -> None:
         while not tail.endswith(b"the-end-of-it\r\n"):
             data = connection.recv(1 << 20)
             if not data:
-                raise EOFError("veil closed the connection")
+                raise EOFError("Veil closed the connection: " + running.log()[-3000:])
             tail = (tail + data)[-64:]
         sender.join()
 
@@ -238,7 +247,10 @@ def main() -> int:
     given = parser.parse_args()
     rows = measure(given.mib, given.only)
     if given.json:
-        told = [{"name": row.name, "ratio": round(row.gap_s / TARGET_S, 3), "target": 1.0, "ok": row.gap_s <= TARGET_S} for row in rows]
+        told = [
+            {"name": row.name, "ratio": round(row.gap_s / TARGET_S, 3), "target": 1.0, "ok": row.gap_s <= TARGET_S}
+            for row in rows
+        ]
         print(json.dumps(told, indent=1))
     else:
         print(f"scanner: {ENGINE}; target: {TARGET_S * 1000:.0f} ms\n")
