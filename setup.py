@@ -7,7 +7,15 @@ from setuptools import Extension, setup
 
 setup(
     ext_modules=cythonize(
-        [Extension("rules.scan.compiled", ["rules/scan/compiled.pyx"], optional=True)],
+        [
+            Extension(
+                "rules.scan.compiled",
+                ["rules/scan/compiled.pyx"],
+                depends=["rules/scan/lexer.h"],
+                include_dirs=["rules/scan"],
+                optional=True,
+            )
+        ],
         build_dir="build",
     )
 )

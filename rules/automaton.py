@@ -21,6 +21,8 @@ from .model import Descend, Every, Field, FieldKind, Hit, Partial, Rule
 
 MAX_STATES = 10_000  # a state is about 1 KiB; only `..` followed by many `.*` needs more than a few dozen
 
+MAX_NAMED = 1024  # combinations of fields whose hits are kept ready
+
 VALUE_KINDS = frozenset({FieldKind.JSON_PATH, FieldKind.WHOLE_VALUE})
 
 
@@ -58,11 +60,12 @@ class State:
     `text`: what is done to a string that is not looked into; `scalar`: to a number or boolean; None: it stays.
     `looks`: a string that starts like JSON is treated apart: with `opens` it is opened, and `failed` is done to it
     if that cannot be (None: it stays); without `opens`, `failed` is done to it anyway. `dead`: nothing here or below is masked.
+    `spare` is where the compiled scanner keeps its copies of all states, at the root.
     """
 
     __slots__ = (
         "_element", "_firm", "_home", "_inside", "_other", "_soft", "act", "dead", "failed", "keys", "looks", "opens",
-        "scalar", "text",
+        "scalar", "spare", "text",
     )  # fmt: skip
 
     def __init__(self, home: Automaton, firm: int, soft: int, direct: int, inside: int) -> None:
@@ -70,6 +73,7 @@ class State:
         self._firm, self._soft = firm, soft
         self._inside = inside | direct
         self.keys: dict[bytes, State] = {}
+        self.spare: list[object] = []
         self._other: State | None = None
         self._element: State | None = None
         self._decide(home, firm & home.enters, firm & home.descends, direct, inside)
@@ -119,9 +123,21 @@ class State:
         if named & (firm | soft):
             child = self.keys[name] = self._below(firm, soft, named | home.every)
             return child
+        return self.other
+
+    @property
+    def other(self) -> State:
+        """The state of a member that no step here names. Raises what `member` raises."""
         if self._other is None:
-            self._other = self._below(firm, soft, home.every)
+            home = self._home
+            self._other = self._below(home.skipping(self._firm), home.skipping(self._soft), home.every)
         return self._other
+
+    def names(self) -> list[bytes]:
+        """The names of members that a step here waits for, each once."""
+        home = self._home
+        waiting = bits_of(home.skipping(self._firm) | home.skipping(self._soft))
+        return list(dict.fromkeys(home.name_of[bit] for bit in waiting if bit in home.name_of))
 
     def _below(self, firm: int, soft: int, taken: int) -> State:
         home = self._home
@@ -154,6 +170,7 @@ class Automaton:
     def __init__(self, rules: Sequence[Rule], bare: Collection[int] = ()) -> None:
         self.hits: list[Hit] = []
         self.names: dict[bytes, int] = {}
+        self.name_of: dict[int, bytes] = {}
         self.every = self.descends = self.enters = self.skippable = 0
         self.partial_ends = 0
         self.partials: dict[int, Partial] = {}
@@ -171,6 +188,7 @@ class Automaton:
                     ends |= end
             if bit:
                 self.mask_alls.append(_MaskAll(bit, items, ends))
+        self._named: dict[int, tuple[Hit, ...]] = {}
         self._states: dict[tuple[int, int, int], State] = {}
         self.root = self._root()
 
@@ -195,6 +213,7 @@ class Automaton:
             skippable = True
             name = name_bytes(step.name)
             self.names[name] = self.names.get(name, 0) | bit
+            self.name_of[bit] = name
             if isinstance(step, Descend):
                 self.descends |= bit
             else:
@@ -238,13 +257,19 @@ class Automaton:
             skipped = (skipped << 1) & self.skippable
         return items
 
-    def start_over(self) -> None:
-        """Forget every state, so that what one document needed is not held against the next."""
+    def start_over(self) -> State:
+        """The root, every state being forgotten, so that what one document needed is not held against the next."""
         self.root = self._root()
+        return self.root
 
     def named(self, bits: int) -> tuple[Hit, ...]:
         """What the bits stand for, in order, each once."""
-        return tuple(dict.fromkeys(self.hits[bit.bit_length() - 1] for bit in bits_of(bits)))
+        hits = self._named.get(bits)
+        if hits is None:
+            hits = tuple(dict.fromkeys(self.hits[bit.bit_length() - 1] for bit in bits_of(bits)))
+            if len(self._named) < MAX_NAMED:
+                self._named[bits] = hits
+        return hits
 
 
 def bits_of(bits: int) -> list[int]:

@@ -87,6 +87,10 @@ class Act:
         fewest = min(reveals(partial) for partial, _ in self.partials)
         return _bits(bit for partial, bit in self.partials if reveals(partial) == fewest)
 
+    def thresholds(self) -> list[int]:
+        """The lengths up to which each partial would hide a value whole, rising: between them who decides is the same."""
+        return sorted({reveals(partial) for partial, _ in self.partials})
+
     def left_by(self, text: str) -> int | None:
         """The bit of a field whose mask the text bears; None when it bears none.
 

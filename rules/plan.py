@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from . import scan
 from .automaton import VALUE_KINDS, Automaton, State, TooManyPaths, hit_of, name_bytes
@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 TEXT_PLATFORMS = frozenset({Platform.REDIS, Platform.MEMCACHED})  # a value there is a string unless it is a document
 
+_BRACKETS = (b"{", b"[")
+
 NOT_JSON = "not JSON"
 NOT_TEXT = "not text"
 NOT_A_HASH = "not a hash"
@@ -31,8 +33,7 @@ TOO_MANY_PATHS = "too many paths"
 COULD_NOT_BE_READ = "the masking rules could not be read"
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """What is left of one value, with what was hit; `whole` and `rule` as in `rules.view.Masked`."""
 
     data: bytes
@@ -142,22 +143,25 @@ class _Values:
         """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text."""
         assert self.rule is not None
         try:
-            if not self._is_read(data):
+            if data[:1] not in _BRACKETS and not self._is_read(data):
                 return None
-            masked, bits = self._afresh(lambda root: scan.mask(data, root, self._limits.max_depth))
+            try:
+                masked, bits = scan.mask(data, self._automaton.root, self._limits.max_depth)
+            except TooManyPaths:
+                masked, bits = scan.mask(data, self._automaton.start_over(), self._limits.max_depth)
         except scan.NotJson:
             return None
         except scan.TooDeep:
             return _whole(TOO_DEEP, self.rule)
         except TooManyPaths:
             return _whole(TOO_MANY_PATHS, self.rule)
-        return Cut(masked, self._automaton.named(bits))
+        return Cut(masked, self._automaton.named(bits)) if bits else Cut(data)
 
     def _is_read(self, data: bytes) -> bool:
         """Whether the value is one to follow paths in: a document, a string that holds one, or (where no path
         has to be followed) on platforms of typed values any scalar. Raises what `scan.mask` raises."""
         first = scan.first_byte(data)
-        if first in (b"{", b"[") or not (self._looking is not None or self._text_platform):
+        if first in _BRACKETS or not (self._looking is not None or self._text_platform):
             return True
         if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data, data.index(b'"')):
             return False
@@ -168,8 +172,7 @@ class _Values:
         try:
             return run(self._automaton.root)
         except TooManyPaths:
-            self._automaton.start_over()
-            return run(self._automaton.root)
+            return run(self._automaton.start_over())
 
     def unread(self, data: bytes, claims: Sequence[_Claim]) -> Cut:
         """A value in which paths cannot be followed; `claims` are what is wanted for a text."""
@@ -234,7 +237,7 @@ class Plan:
             return Cut(data)
         if len(data) > self._limits.max_value_bytes:
             return _whole(TOO_LARGE, rule)
-        if scan.is_null(data):
+        if data[:1] not in _BRACKETS and scan.is_null(data):
             return Cut(data)
         return self._values.cut(data) if named is None else _whole(NOT_A_HASH, rule)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from .audit import READ_UNMASKED, Receipt, RuleTag
 from .model import Hit, Refusal, Resource, Rule
@@ -20,8 +20,7 @@ def plain(data: bytes) -> Shown:
     return Shown(data)
 
 
-@dataclass(frozen=True, slots=True)
-class Masked:
+class Masked(NamedTuple):
     """What a reader sees of one value.
 
     `whole` is the reason when the value could not be read as a rule expects and is masked whole;

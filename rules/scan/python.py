@@ -283,7 +283,7 @@ def mask_in(data: bytes, root: State, max_depth: int) -> int | None:
 
 def opens(data: bytes, root: State, max_depth: int) -> bool:
     """Whether what a JSON string holds is a document to be masked inside, not a text. Raises what `walk` raises."""
-    return all(inner is not None for _, _, _, inner in walk(data, root, max_depth))
+    return sum(inner is None for _, _, _, inner in walk(data, root, max_depth)) == 0  # to its end: it may be no JSON
 
 
 def _texts(data: bytes, touches: Iterator[Touch]) -> Iterator[tuple[str, Act]]:
