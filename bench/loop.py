@@ -171,8 +171,7 @@ def gaps_while(running: Veil, work: Callable[[], None]) -> tuple[float, float, i
         finally:
             done.set()
 
-    with running.client() as pinger:
-        pinger._socket.settimeout(LINE_S)
+    with RespClient(running.host, running.port, timeout_s=LINE_S) as pinger:
         pinger.call("PING")
         thread = threading.Thread(target=carry)
         began = last = time.perf_counter()

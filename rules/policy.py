@@ -36,7 +36,7 @@ class Policy:
         self._matchers = [
             (Matcher(rule.resources, strict=False), Matcher(rule.excepted, strict=True)) for rule in self._enabled
         ]
-        self._plans: dict[tuple[Rule, ...], Plan] = {}
+        self._plans: dict[tuple[int, ...], Plan] = {}  # by the identity of rules: to hash what they say takes 50 µs
         self._views: OrderedDict[tuple[str | None, Resource], View] = OrderedDict()
         self._changing_views = threading.Lock()
         self._anything: dict[tuple[str | None, Connection], View] = {}
@@ -109,11 +109,12 @@ class Policy:
         return self._closed is None and self._access.may_somewhere(who, UNMASKED, connection)
 
     def _plan(self, rules: tuple[Rule, ...], connection: Connection) -> Plan:
-        plan = self._plans.get(rules)
+        key = tuple(map(id, rules))
+        plan = self._plans.get(key)
         if plan is None:
             if len(self._plans) > CACHE_SIZE:
                 self._plans.clear()
-            plan = self._plans[rules] = compile_plan(rules, connection.platform, self.limits)
+            plan = self._plans[key] = compile_plan(rules, connection.platform, self.limits)
         return plan
 
 
