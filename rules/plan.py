@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from . import scan
 from .automaton import VALUE_KINDS, Automaton, State, TooManyPaths, hit_of, name_bytes
@@ -33,16 +33,23 @@ TOO_MANY_PATHS = "too many paths"
 COULD_NOT_BE_READ = "the masking rules could not be read"
 
 
-class Cut(NamedTuple):
-    """What is left of one value, with what was hit; `whole` and `rule` as in `rules.view.Masked`."""
+Bytes = TypeVar("Bytes", bound=bytes)
 
-    data: bytes
+
+class Cut(NamedTuple, Generic[Bytes]):
+    """What is left of one value, with what was hit.
+
+    `whole` is the reason when the value could not be read as a rule expects and is masked whole;
+    `rule` then names that rule. `data` is the very object that came in when nothing was hit.
+    """
+
+    data: Bytes
     hits: tuple[Hit, ...] = ()
     whole: str | None = None
     rule: str | None = None
 
 
-def _whole(reason: str, rule: Rule) -> Cut:
+def _whole(reason: str, rule: Rule) -> Cut[bytes]:
     return Cut(MASK_BYTES, (), reason, rule.name)
 
 
@@ -63,7 +70,7 @@ def _first_value_field(rule: Rule) -> str:
     return next((field.spelling for field in rule.fields if field.kind in VALUE_KINDS), "value")
 
 
-def _text(data: bytes, claims: Sequence[_Claim], limits: Limits) -> Cut:
+def _text(data: bytes, claims: Sequence[_Claim], limits: Limits) -> Cut[bytes]:
     """A text under at least one claim; `not text` when a partial meets bytes that are no UTF-8."""
     if len(data) > limits.max_value_bytes:
         return _whole(TOO_LARGE, claims[0].rule)
@@ -134,12 +141,12 @@ class _Values:
             self.hides_whole = all(isinstance(method, Partial) for method in partials) and combine(partials).redacts
         self._automaton = Automaton(rules, bare)
 
-    def cut(self, data: bytes) -> Cut:
+    def cut(self, data: bytes) -> Cut[bytes]:
         """A value that is neither null nor too large; only where there is a `rule`."""
         cut = self.read(data)
         return self.unread(data, self.claims) if cut is None else cut
 
-    def read(self, data: bytes) -> Cut | None:
+    def read(self, data: bytes) -> Cut[bytes] | None:
         """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text."""
         assert self.rule is not None
         try:
@@ -174,7 +181,7 @@ class _Values:
         except TooManyPaths:
             return run(self._automaton.start_over())
 
-    def unread(self, data: bytes, claims: Sequence[_Claim]) -> Cut:
+    def unread(self, data: bytes, claims: Sequence[_Claim]) -> Cut[bytes]:
         """A value in which paths cannot be followed; `claims` are what is wanted for a text."""
         if self._looking is not None:
             return _whole(NOT_JSON, self._looking[0])
@@ -229,7 +236,7 @@ class Plan:
     def _values_of(self, bare: tuple[int, ...]) -> _Values:
         return _Values(self.rules, self._text_platform, self._limits, bare)
 
-    def value(self, data: bytes) -> Cut:
+    def value(self, data: bytes) -> Cut[bytes]:
         """A message's value, a string, one member of a list or set."""
         named = self._not_a_hash
         rule = self._values.rule if named is None else named.rule
@@ -249,7 +256,7 @@ class Plan:
             values = self._bare[bare] = self._values_of(bare)
         return self._claims.get(name, []), values
 
-    def field(self, name: bytes, data: bytes) -> Cut:
+    def field(self, name: bytes, data: bytes) -> Cut[bytes]:
         """The value of one field of a hash or of a stream entry; names are compared as bytes."""
         claims, values = self._of_field(name)
         rule = claims[0].rule if claims else values.rule
@@ -263,7 +270,7 @@ class Plan:
             return _text(data, claims, self._limits)
         return self._stricter(data, claims, values) if claims else values.cut(data)
 
-    def _stricter(self, data: bytes, claims: list[_Claim], values: _Values) -> Cut:
+    def _stricter(self, data: bytes, claims: list[_Claim], values: _Values) -> Cut[bytes]:
         """A hash field under its name and under value-kind fields as well."""
         within = values.read(data)
         if within is None:
@@ -294,11 +301,11 @@ class Plan:
             claims += own
         return claims
 
-    def key(self, data: bytes) -> Cut:
+    def key(self, data: bytes) -> Cut[bytes]:
         """A record's key: text, never opened as JSON."""
         return _text(data, self._key_claims, self._limits) if self._key_claims else Cut(data)
 
-    def header(self, name: str, data: bytes) -> Cut:
+    def header(self, name: str, data: bytes) -> Cut[bytes]:
         """The value of a header or message property: text; names are compared case-insensitively."""
         if not self._all_headers and name.casefold() not in self._headers:
             return Cut(data)
@@ -342,16 +349,16 @@ class _ClosedPlan(Plan):
         self.refusal = Refusal(None, reason=COULD_NOT_BE_READ)
         self._mask = Cut(MASK_BYTES, (), reason)
 
-    def value(self, data: bytes) -> Cut:
+    def value(self, data: bytes) -> Cut[bytes]:
         return Cut(data) if scan.is_null(data) else self._mask
 
-    def field(self, name: bytes, data: bytes) -> Cut:
+    def field(self, name: bytes, data: bytes) -> Cut[bytes]:
         return self.value(data)
 
-    def key(self, data: bytes) -> Cut:
+    def key(self, data: bytes) -> Cut[bytes]:
         return self._mask
 
-    def header(self, name: str, data: bytes) -> Cut:
+    def header(self, name: str, data: bytes) -> Cut[bytes]:
         return self._mask
 
     def value_holds_mask(self, data: bytes) -> Hit | None:

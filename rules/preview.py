@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from .access import Reader
 from .model import AccessList, Connection, Extent, FieldKind, Grant, Kind, Limits, Platform, Resource, RuleBook, Scope
+from .plan import Cut
 from .platforms import PLATFORMS
 from .policy import Policy
 from .view import Masked, Shown, View
@@ -98,7 +99,7 @@ def preview(
     asked = ask(book, platform=platform, kind=kind, name=name, connection=connection, environment=environment)
     view = Policy(asked.book, limits).view(Reader(who), asked.resource)
     if view.may_lift:
-        return Masked(Shown(data))  # no receipt: the file is the caller's own, and nothing of a broker's is shown
+        return Cut(Shown(data))  # no receipt: the file is the caller's own, and nothing of a broker's is shown
     return _shown(view, part, data)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, NewType
+from typing import NewType, TypeAlias, cast
 
 from .audit import READ_UNMASKED, Receipt, RuleTag
-from .model import Hit, Refusal, Resource, Rule
-from .plan import Plan
+from .model import Refusal, Resource, Rule
+from .plan import Cut, Plan
 
 Shown = NewType("Shown", bytes)
 """Bytes that may reach a reader. Made by a View, or by `plain` for bytes that hold no contents."""
@@ -20,17 +20,8 @@ def plain(data: bytes) -> Shown:
     return Shown(data)
 
 
-class Masked(NamedTuple):
-    """What a reader sees of one value.
-
-    `whole` is the reason when the value could not be read as a rule expects and is masked whole;
-    `rule` then names that rule. `data` is the very object that came in when nothing was hit.
-    """
-
-    data: Shown
-    hits: tuple[Hit, ...] = ()
-    whole: str | None = None
-    rule: str | None = None
+Masked: TypeAlias = Cut[Shown]
+"""What a reader sees of one value: what a plan cut, once a View has let it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +80,26 @@ class View:
     def value(self, data: bytes) -> Masked:
         """A value: a message's, a string's, one member's of a list, set or sorted set."""
         if self.plan is None or self.lifted:
-            return Masked(Shown(data))
-        cut = self.plan.value(data)
-        return Masked(Shown(cut.data), cut.hits, cut.whole, cut.rule)
+            return Cut(Shown(data))
+        return cast("Masked", self.plan.value(data))
 
     def key(self, data: bytes) -> Masked:
         """A record's key."""
         if self.plan is None or self.lifted:
-            return Masked(Shown(data))
-        cut = self.plan.key(data)
-        return Masked(Shown(cut.data), cut.hits, cut.whole, cut.rule)
+            return Cut(Shown(data))
+        return cast("Masked", self.plan.key(data))
 
     def header(self, name: str, data: bytes) -> Masked:
         """The value of a header or message property; names are compared case-insensitively."""
         if self.plan is None or self.lifted:
-            return Masked(Shown(data))
-        cut = self.plan.header(name, data)
-        return Masked(Shown(cut.data), cut.hits, cut.whole, cut.rule)
+            return Cut(Shown(data))
+        return cast("Masked", self.plan.header(name, data))
 
     def field(self, name: bytes, data: bytes) -> Masked:
         """The value of one field of a hash or of a stream entry."""
         if self.plan is None or self.lifted:
-            return Masked(Shown(data))
-        cut = self.plan.field(name, data)
-        return Masked(Shown(cut.data), cut.hits, cut.whole, cut.rule)
+            return Cut(Shown(data))
+        return cast("Masked", self.plan.field(name, data))
 
     def untouched(self, raw: bytes) -> Shown:
         """A whole frame that may go out as it came.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from rules.model import Kind, Limits, Platform, RuleBook
+from rules.plan import Cut
 from rules.preview import PreviewError, as_json, preview
 from rules.store.book import bind
-from rules.view import Masked, Shown
+from rules.view import Shown
 
 TEXT = """\
 rules:
@@ -165,4 +166,4 @@ def test_the_json_form_tells_why_a_value_is_masked_whole(book: RuleBook) -> None
 
 
 def test_the_json_form_of_bytes_is_base64() -> None:
-    assert as_json(Masked(Shown(b"\xff\x00"))) == {"after_base64": "/wA=", "masked": [], "whole": None}
+    assert as_json(Cut(Shown(b"\xff\x00"))) == {"after_base64": "/wA=", "masked": [], "whole": None}

@@ -31,10 +31,10 @@ class BlindPlan(Plan):
     def covers_field(self, name: bytes) -> Refusal | None:
         return None if name == b"open" else self.refusal
 
-    def value(self, data: bytes) -> Cut:
+    def value(self, data: bytes) -> Cut[bytes]:
         return Cut(MASK, (Hit("value", "redact", "R"),))
 
-    def field(self, name: bytes, data: bytes) -> Cut:
+    def field(self, name: bytes, data: bytes) -> Cut[bytes]:
         return Cut(data) if name == b"open" else Cut(MASK, (Hit("value", "redact", "R"),))
 
 
@@ -45,7 +45,7 @@ class Keeping(BlindPlan):
         super().__init__()
         self._cut = cut
 
-    def value(self, data: bytes) -> Cut:
+    def value(self, data: bytes) -> Cut[bytes]:
         return Cut(self._cut(data))
 
 

@@ -105,7 +105,7 @@ def test_what_is_not_changed_is_the_node_that_came() -> None:
 
 def test_hits_and_reasons_are_counted() -> None:
     class NotJson(BlindPlan):
-        def value(self, data: bytes) -> Cut:
+        def value(self, data: bytes) -> Cut[bytes]:
             return Cut(MASK, (), "not JSON", "R")
 
     counted = lens()
