@@ -15,7 +15,7 @@ import trio.testing
 from proxy.core.errors import WireError
 from proxy.core.steps import Hold, Record, Steps, ToReader, ToServer
 from proxy.runtime import relay as relay_module
-from proxy.runtime.relay import GATHER_BYTES, HEAVY_BYTES
+from proxy.runtime.relay import GATHER_BYTES, HEAVY_BYTES, Times
 from rules.audit import Entry
 from rules.view import plain
 
@@ -369,3 +369,31 @@ async def test_a_large_frame_is_read_in_large_chunks_and_what_streams_in_small_o
     await take(wired.reader, GATHER_BYTES // HEAVY_BYTES)
 
     assert max(sizes) == HEAVY_BYTES
+
+
+@pytest.mark.parametrize("logs_in", [True, False])
+async def test_the_time_a_step_takes_is_not_held_against_a_reader_who_logs_in(
+    mock_clock: trio.testing.MockClock, nursery: trio.Nursery, stalled: Stalled, logs_in: bool
+) -> None:
+    wired = Wired(Heavy(stalled), Times(login_s=30))
+    wired.session.logged_in = False
+    nursery.start_soon(wired.run)
+    await wired.server.send_all(LARGE)
+    await stalled.until_begun()
+    mock_clock.jump(40)
+    await trio.testing.wait_all_tasks_blocked()
+
+    assert wired.ended is None
+
+    stalled.let_go.set()
+    await take(wired.reader, 5)
+    wired.session.logged_in = logs_in
+    await trio.testing.wait_all_tasks_blocked()
+
+    assert wired.ended is None
+
+    mock_clock.jump(31)
+    if not logs_in:
+        assert await rest(wired.reader) == b""
+    await trio.testing.wait_all_tasks_blocked()
+    assert wired.relay._reason == (None if logs_in else "not logged in in time")
