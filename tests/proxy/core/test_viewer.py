@@ -121,8 +121,11 @@ def test_a_rule_that_comes_in_the_middle_of_a_step_is_seen_at_the_next_look(stag
     stage.policy = Policy(RuleBook("2", (), ACCESS))
 
     assert stage.viewer.policy is before
+    assert stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1")).masks
+    assert stage.viewer.anything().masks
     assert stage.viewer.look()
     assert stage.viewer.policy is stage.policy
+    assert not stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1")).masks
     assert not stage.viewer.look()
 
 

@@ -15,11 +15,11 @@ import trio.testing
 from proxy.core.errors import WireError
 from proxy.core.steps import Hold, Record, Steps, ToReader, ToServer
 from proxy.runtime import relay as relay_module
-from proxy.runtime.relay import GATHER_BYTES, HEAVY_BYTES, Times
+from proxy.runtime.relay import GATHER_BYTES, HEAVY_BYTES, Relay, Times
 from rules.audit import Entry
 from rules.view import plain
 
-from .wired import Scripted, Wired, rest, take
+from .wired import Desk, Scripted, Wired, rest, take
 
 LIMIT_S = 20.0  # nothing takes as long; a test that fails ends
 LARGE = b"x" * (HEAVY_BYTES + 1)
@@ -153,22 +153,22 @@ async def test_a_change_of_policy_is_heavy_where_much_is_kept(nursery: trio.Nurs
 
 
 async def test_a_lane_whose_last_chunk_was_slow_goes_to_a_thread_with_the_next(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    monkeypatch.setattr(relay_module, "SLOW_S", -1.0)
     threads = []
 
     def from_reader(data: bytes) -> Steps[None]:
         threads.append(threading.current_thread())
+        mock_clock.jump(float(data))
         yield ToServer(data)
 
     wired = Wired(Scripted(from_reader))
     nursery.start_soon(wired.run)
-    for _ in range(2):
-        await wired.reader.send_all(b"small")
-        await take(wired.server, 5)
+    for data in (b"1", b"0", b"0"):
+        await wired.reader.send_all(data)
+        await take(wired.server, 1)
 
-    assert threads[1] is not threading.current_thread()
+    assert [thread is threading.current_thread() for thread in threads] == [True, False, True]
 
 
 async def test_no_other_lane_is_in_a_step_while_a_thread_works_one_out(nursery: trio.Nursery, stalled: Stalled) -> None:
@@ -280,25 +280,24 @@ async def test_a_reader_that_goes_while_a_thread_works_ends_the_connection(nurse
     assert await rest(wired.server) == b""
 
 
-async def test_what_a_thread_worked_out_is_not_sent_once_the_connection_is_closing(
-    nursery: trio.Nursery, stalled: Stalled
-) -> None:
-    class Closing(Heavy):
-        def from_reader(self, data: bytes) -> Steps[None]:
-            yield Record((Entry("e", "w"),))
-            yield from ()
+async def test_what_a_thread_worked_out_is_not_sent_while_last_words_wait(nursery: trio.Nursery, stalled: Stalled) -> None:
+    def from_reader(data: bytes) -> Steps[None]:
+        stalled.work()
+        yield ToServer(data)
 
-    wired = Wired(Closing(stalled))
-    nursery.start_soon(wired.run)
-    await wired.server.send_all(LARGE)
+    near, far = trio.testing.lockstep_stream_pair()
+    server, far_server = trio.testing.memory_stream_pair()
+    session = Scripted(from_reader)
+    session.weight = HEAVY_BYTES
+    relay = Relay(session, near, server, Desk())
+    nursery.start_soon(relay.run)
+    await far.send_all(b"request")
     await stalled.until_begun()
-    nursery.start_soon(wired.relay._hang_up, WireError("bad", b"sorry"))
-
-    assert await take(wired.reader, 5) == b"sorry"
-
+    nursery.start_soon(relay._hang_up, WireError("bad", b"sorry"))
+    await trio.testing.wait_all_tasks_blocked()
     stalled.let_go.set()
 
-    assert await rest(wired.reader) == b""
+    assert await rest(far_server) == b""
 
 
 async def test_nonsense_found_in_a_thread_is_answered_like_any_other(nursery: trio.Nursery) -> None:
