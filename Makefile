@@ -4,6 +4,8 @@
 #   make test              lint, types, import contracts and all tests; ends with pytest's own summary line
 #   make unit              the tests that need no broker
 #   make lint              ruff, mypy and import-linter alone
+#   make bench             measures: runs every bench/*.py (make bench ARGS=… hands them arguments)
+#   make wheel             builds dist/*.whl and dist/*.tar.gz from nothing that was there before
 #   make brokers           installs the brokers that the tests talk to (Debian, root)
 #   make clean             removes what the targets above made, the environment included
 #
@@ -22,9 +24,11 @@ FIND_PYTHON = for each in "$(PYTHON)" python3.14 python3.13 python3.12 python3.1
 ifneq ($(shell cat $(VENV)/.folder 2>/dev/null),$(CURDIR))
 MOVED := moved
 endif
+# What the compiled scanner is made of: changed, it is built again.
+SCANNER := rules/scan/fingerprint.py $(wildcard rules/scan/*.pyx rules/scan/*.pxi rules/scan/*.pxd rules/scan/*.h)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test unit lint brokers clean moved
+.PHONY: help run test unit lint bench wheel brokers clean moved
 # Steps stop at the first failure and are not run side by side: the last line must be pytest's.
 .NOTPARALLEL:
 
@@ -47,11 +51,24 @@ lint: $(VENV)/.test
 	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log >&2; exit 1; }
 	@echo "lint, types and import contracts: passed"
 
+bench: $(VENV)/.bench
+	@found=; for each in bench/*.py; do case "$$each" in */_*|*'*'*) continue;; esac; found=yes; \
+		echo "$$each"; $(BIN)/python -m "bench.$$(basename "$$each" .py)" $(ARGS) || exit 1; done; \
+	[ -n "$$found" ] || { echo "there is nothing to measure: no bench/*.py" >&2; exit 1; }
+
+# From the sdist, so that what is missing in it shows.
+wheel: $(VENV)/.build
+	@rm -rf build dist *.egg-info
+	@if command -v uv >/dev/null 2>&1 && uv build --quiet --python $(BIN)/python --out-dir dist .; then :; \
+	else $(BIN)/python -m build --outdir dist . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 1; }; fi
+	@ls dist/*.whl dist/*.tar.gz
+
 brokers:
 	@tests/brokers/install.sh
 
 clean:
 	rm -rf $(VENV) artifacts build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	rm -f rules/scan/*.so rules/scan/*.pyd
 	find rules proxy tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.folder: $(MOVED)
@@ -63,10 +80,12 @@ $(VENV)/.folder: $(MOVED)
 		rm -rf $(VENV); echo "$$python cannot make an environment: on Debian and Ubuntu install python3-venv" >&2; exit 1; fi; \
 	printf '%s\n' "$(CURDIR)" > $@
 
-# A stamp for each set: the second run starts at once, a changed pyproject.toml installs again.
-$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: $(VENV)/.folder pyproject.toml
+# A stamp for each set: the second run starts at once; what decides on packages or on the compiled scanner installs again.
+$(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.build: $(VENV)/.%: $(VENV)/.folder pyproject.toml setup.py $(SCANNER)
 	@echo "installing Veil into $(VENV) ($*) …" >&2; \
-	if command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python -e '.[$*]'; then :; \
+	if command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python --reinstall-package veil -e '.[$*]'; then :; \
 	elif [ -x $(BIN)/pip ] || $(BIN)/python -m ensurepip >/dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'; \
 	else echo "neither uv nor pip could install Veil" >&2; exit 1; fi
+	@$(BIN)/python -c 'import sys, rules.scan as s; sys.exit(s.ENGINE != "compiled")' || \
+		echo "the scanner is the one in Python: for the faster one, install a C compiler and Python.h, then make clean" >&2
 	@touch $@

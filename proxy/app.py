@@ -19,7 +19,7 @@ import trio
 from proxy.admin.routes import Routes, State
 from proxy.admin.server import AdminServer
 from proxy.core.session import ProtocolEntry, SessionSettings
-from proxy.release import version
+from proxy.release import scanner, version
 from proxy.runtime.current import Current
 from proxy.runtime.journal import LIMIT_S, Journal
 from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
@@ -183,7 +183,7 @@ class App:
                 if self._census.most < self.configuration.settings.limits.max_connections:
                     reason = "max_connections is more than the open files that are allowed"
                     self._log.warning("few-descriptors", count=self._census.most, reason=reason)
-                self._log.info("serving", version=version(), address=str(bound.admin))
+                self._log.info("serving", version=version(), scanner=scanner(), address=str(bound.admin))
                 task_status.started(bound)
                 await self._stop.wait()
                 self._draining = True

@@ -51,15 +51,15 @@ class _Parser(argparse.ArgumentParser):
 
 class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
-        from proxy.release import version
+        from proxy.release import scanner, version
 
-        sys.stdout.write(f"veil {version()}\n")
+        sys.stdout.write(f"veil {version()} (scanner: {scanner()})\n")
         parser.exit(FINE)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="veil", description="A masking proxy between tools and brokers.", allow_abbrev=False)
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and which scanner masks")
     parser.set_defaults(verb=None)
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
 

@@ -133,6 +133,10 @@ class State:
             self._other = self._below(home.skipping(self._firm), home.skipping(self._soft), home.every)
         return self._other
 
+    def named(self, bits: int) -> tuple[Hit, ...]:
+        """What the bits stand for, in order, each once."""
+        return self._home.named(bits)
+
     def names(self) -> list[bytes]:
         """The names of members that a step here waits for, each once."""
         home = self._home

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeVar
+from typing import TypeVar
 
 from . import scan
 from .automaton import VALUE_KINDS, Automaton, State, TooManyPaths, hit_of, name_bytes
+from .cut import Cut
 from .methods import MASK_BYTES, bears_mask, combine, left_by, partial_text, reveals
 from .model import Field, FieldKind, Hit, Limits, Partial, Platform, Redact, Refusal, Rule
 
@@ -31,22 +32,6 @@ TOO_LARGE = "too large"
 TOO_DEEP = "nested too deeply"
 TOO_MANY_PATHS = "too many paths"
 COULD_NOT_BE_READ = "the masking rules could not be read"
-
-
-Bytes = TypeVar("Bytes", bound=bytes)
-
-
-class Cut(NamedTuple, Generic[Bytes]):
-    """What is left of one value, with what was hit.
-
-    `whole` is the reason when the value could not be read as a rule expects and is masked whole;
-    `rule` then names that rule. `data` is the very object that came in when nothing was hit.
-    """
-
-    data: Bytes
-    hits: tuple[Hit, ...] = ()
-    whole: str | None = None
-    rule: str | None = None
 
 
 def _whole(reason: str, rule: Rule) -> Cut[bytes]:
@@ -117,6 +102,7 @@ class _Values:
 
     def __init__(self, rules: Sequence[Rule], text_platform: bool, limits: Limits, bare: Collection[int] = ()) -> None:
         self._limits = limits
+        self._max_depth = limits.max_depth
         self._text_platform = text_platform
         self.rule: Rule | None = None  # the first that says anything of values
         self._looking: tuple[Rule, Field] | None = None  # the first that expects to find JSON
@@ -142,7 +128,7 @@ class _Values:
         self._automaton = Automaton(rules, bare)
 
     def cut(self, data: bytes) -> Cut[bytes]:
-        """A value that is neither null nor too large; only where there is a `rule`."""
+        """A value that is not too large; only where there is a `rule`."""
         cut = self.read(data)
         return self.unread(data, self.claims) if cut is None else cut
 
@@ -150,19 +136,24 @@ class _Values:
         """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text."""
         assert self.rule is not None
         try:
-            if data[:1] not in _BRACKETS and not self._is_read(data):
-                return None
             try:
-                masked, bits = scan.mask(data, self._automaton.root, self._limits.max_depth)
-            except TooManyPaths:
-                masked, bits = scan.mask(data, self._automaton.start_over(), self._limits.max_depth)
+                cut = scan.cut(data, self._automaton.root, self._max_depth)
+            except TooManyPaths:  # perhaps due to other documents
+                cut = scan.cut(data, self._automaton.start_over(), self._max_depth)
+            if cut is not None:
+                return cut
+            if scan.is_null(data):
+                return Cut(data)
+            if not self._is_read(data):
+                return None
+            masked, bits = self._afresh(lambda root: scan.mask(data, root, self._max_depth))
         except scan.NotJson:
             return None
         except scan.TooDeep:
             return _whole(TOO_DEEP, self.rule)
         except TooManyPaths:
             return _whole(TOO_MANY_PATHS, self.rule)
-        return Cut(masked, self._automaton.named(bits)) if bits else Cut(data)
+        return Cut(masked, self._automaton.named(bits))
 
     def _is_read(self, data: bytes) -> bool:
         """Whether the value is one to follow paths in: a document, a string that holds one, or (where no path
@@ -172,7 +163,7 @@ class _Values:
             return True
         if first != b'"' or not self._automaton.root.opens or not scan.starts_like_json(data, data.index(b'"')):
             return False
-        return self._afresh(lambda root: scan.opens(data, root, self._limits.max_depth))
+        return self._afresh(lambda root: scan.opens(data, root, self._max_depth))
 
     def _afresh(self, run: Callable[[State], T]) -> T:
         """What it comes to from the root; once more when states ran out, which may be due to other documents."""
@@ -199,7 +190,7 @@ class _Values:
         return _text_mask(data, self.claims)
 
     def _mask_in_document(self, data: bytes, root: State) -> Hit | None:
-        bit = scan.mask_in(data, root, self._limits.max_depth)
+        bit = scan.mask_in(data, root, self._max_depth)
         return None if bit is None else self._automaton.named(bit)[0]
 
 
@@ -214,6 +205,7 @@ class Plan:
         first = self.rules[0]
         self.refusal = Refusal(first.name, first.fields[0].spelling if first.fields else "value")
         self._limits = limits
+        self._max_value_bytes = limits.max_value_bytes
         self._text_platform = platform in TEXT_PLATFORMS
         self._values = self._values_of(())
         self._bare: dict[tuple[int, ...], _Values] = {(): self._values}
@@ -242,11 +234,11 @@ class Plan:
         rule = self._values.rule if named is None else named.rule
         if rule is None:
             return Cut(data)
-        if len(data) > self._limits.max_value_bytes:
+        if len(data) > self._max_value_bytes:
             return _whole(TOO_LARGE, rule)
-        if data[:1] not in _BRACKETS and scan.is_null(data):
-            return Cut(data)
-        return self._values.cut(data) if named is None else _whole(NOT_A_HASH, rule)
+        if named is None:
+            return self._values.cut(data)
+        return Cut(data) if scan.is_null(data) else _whole(NOT_A_HASH, rule)
 
     def _of_field(self, name: bytes) -> tuple[list[_Claim], _Values]:
         """What names the hash field, and what the rules say of its value beside that."""

@@ -9,8 +9,8 @@ import base64
 from dataclasses import dataclass, replace
 
 from .access import Reader
+from .cut import Cut
 from .model import AccessList, Connection, Extent, FieldKind, Grant, Kind, Limits, Platform, Resource, RuleBook, Scope
-from .plan import Cut
 from .platforms import PLATFORMS
 from .policy import Policy
 from .view import Masked, Shown, View

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import NewType, TypeAlias, cast
 
 from .audit import READ_UNMASKED, Receipt, RuleTag
+from .cut import Cut
 from .model import Refusal, Resource, Rule
-from .plan import Cut, Plan
+from .plan import Plan
 
 Shown = NewType("Shown", bytes)
 """Bytes that may reach a reader. Made by a View, or by `plain` for bytes that hold no contents."""

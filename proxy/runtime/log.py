@@ -20,7 +20,8 @@ from .clock import utc_text
 KEYS = frozenset(
     {
         "address", "connection", "count", "error", "event", "file", "level", "listener", "location", "message", "path",
-        "peer", "place", "protocol", "reason", "rules", "seconds", "session", "signal", "time", "upstream", "version", "who",
+        "peer", "place", "protocol", "reason", "rules", "scanner", "seconds", "session", "signal", "time", "upstream",
+        "version", "who",
     }
 )  # fmt: skip
 VALUE_LIMIT = 256  # characters; a name or a reason fits, a value that got here by mistake would be cut

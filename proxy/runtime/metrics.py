@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from proxy.core.tally import BOUNDS_S, Tally
+from rules.scan import ENGINE
 
 from .current import Current
 from .journal import Journal
@@ -65,8 +66,8 @@ class Metrics(Collector):
 
     def _process(self) -> Iterable[Metric]:
         counted = self._counted
-        build = GaugeMetricFamily("veil_build_info", "Always 1.", labels=["version", "python"])
-        build.add_metric([counted.version, platform.python_version()], 1)
+        build = GaugeMetricFamily("veil_build_info", "Always 1.", labels=["version", "python", "scanner"])
+        build.add_metric([counted.version, platform.python_version(), ENGINE], 1)
         yield build
         readers = GaugeMetricFamily("veil_connections", "Readers connected now.")
         readers.add_metric([], counted.census.open)

@@ -111,7 +111,7 @@ static int veil_is_utf8(veil_at p, veil_at end)
 
 static inline veil_at veil_blank_end(veil_at p, veil_at end)
 {
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
+    while (p < end && *p <= ' ' && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++;
     return p;
 }

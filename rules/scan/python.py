@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ..automaton import State
+from ..cut import Cut
 from ..methods import DOT, MASK_BYTES, Act
 from .errors import NotJson, TooDeep
 
@@ -293,6 +294,14 @@ def _texts(data: bytes, touches: Iterator[Touch]) -> Iterator[tuple[str, Act]]:
             yield from _texts(inner.data, inner.touches())
         elif act is not None and data[start] == _QUOTE:
             yield contents(data[start:end]), act
+
+
+def cut(data: bytes, root: State, max_depth: int) -> Cut[bytes] | None:
+    """What `mask` leaves, with what was hit; None when the text does not begin with a bracket. Raises what `walk` raises."""
+    if not data.startswith((b"{", b"[")):
+        return None
+    masked, bits = mask(data, root, max_depth)
+    return Cut(masked, root.named(bits))
 
 
 def mask(data: bytes, root: State, max_depth: int) -> tuple[bytes, int]:

@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from rules.cut import Cut
 from rules.model import Field, Hit, Limits, Method, Partial, Platform, Redact, Refusal, Rule
-from rules.plan import Cut, Plan, closed_plan
+from rules.plan import Plan, closed_plan
 
 from .making import MASK, hash_field, header, masked, partial, path, plan, record_key, rule, whole_value
+
+pytestmark = pytest.mark.usefixtures("scanner")
 
 TYPED = (Platform.KAFKA, Platform.RABBITMQ, Platform.ARTEMIS)
 TEXTUAL = (Platform.REDIS, Platform.MEMCACHED)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from rules.cut import Cut
 from rules.model import Kind, Limits, Platform, RuleBook
-from rules.plan import Cut
 from rules.preview import PreviewError, as_json, preview
 from rules.store.book import bind
 from rules.view import Shown

@@ -8,8 +8,9 @@ from proxy.core.buffer import Buffer, Parse
 from proxy.protocols.redis import wire
 from proxy.protocols.redis.contents.lens import Lens
 from proxy.protocols.redis.wire import Node
+from rules.cut import Cut
 from rules.model import Connection, Hit, Kind, Platform, Refusal, Resource, Rule
-from rules.plan import Cut, Plan
+from rules.plan import Plan
 from rules.view import View
 
 MASK = "••••".encode()

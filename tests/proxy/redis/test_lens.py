@@ -6,7 +6,7 @@ import pytest
 
 from proxy.protocols.redis import wire
 from proxy.protocols.redis.contents.lens import Lens, flat_pairs, name_of, nested_pairs, passing, shown
-from rules.plan import Cut
+from rules.cut import Cut
 
 from .lenses import CANARY, MASK, BlindPlan, Keeping, lens, of, tree_of, view
 
