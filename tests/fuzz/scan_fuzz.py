@@ -155,8 +155,7 @@ class Fuzzer:
             text = maker.document().encode()
             texts.append((text, [core(each) for each in maker.canaries]))
         if number % 64 == 0:
-            for case in self._cases:
-                case.start_over()
+            self.start_over()
         for at in range(BLOCK):
             data, canaries = texts[at % 2]
             if at >= 14:
@@ -171,6 +170,15 @@ class Fuzzer:
                     f"{error!r}\nseed {self._seed}, block {number}, execution {at}, depth {depth}\n"
                     f"rules {case.rules}\nstates {case.states}\ndata {left!r}\ncanaries {canaries}"
                 ) from error
+
+    def start_over(self) -> None:
+        """Without the states that texts needed so far."""
+        for case in self._cases:
+            case.start_over()
+
+    def given(self, chosen: int, data: bytes) -> None:
+        """One execution on a text that comes from elsewhere; `chosen` (0 to 255) says by which rules."""
+        self._one(self._cases[chosen % len(self._cases)], data, [], 3 if chosen > 200 else 512, deep=chosen % 16 == 0)
 
     def _smaller(self, case: Case, data: bytes, canaries: list[bytes], depth: int) -> bytes:
         """Some of the bytes, on which it fails as well."""
