@@ -68,7 +68,7 @@ class Veil:
         config.update(changed)
         return config
 
-    def start(self, *, ready: bool = True, env: Mapping[str, str] | None = None) -> None:
+    def start(self, *, ready: bool = True, env: Mapping[str, str] | None = None, workers: int = 1) -> None:
         """Starts it and waits until /readyz says yes (`ready` False: until /livez does).
 
         Raises:
@@ -76,6 +76,8 @@ class Veil:
             ConnectionRefusedError: it ended instead; the message holds its log.
         """
         command = [sys.executable, "-bb", "-m", "proxy", "run", "--config", str(self.config_path)]
+        if workers > 1:
+            command += ["--workers", str(workers)]
         self._process = Process(command, self.log_path, env=environment(env), cwd=self.folder)
         page = "/readyz" if ready else "/livez"
         wait_until(lambda: self._up(page), f"{page} says 200")
