@@ -29,7 +29,7 @@ from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
 from proxy.runtime.hear import Ears
 from proxy.runtime.journal import LIMIT_S, Journal
-from proxy.runtime.listen import BACKLOG, Census, House, Listener, ListenerSettings, bind
+from proxy.runtime.listen import BACKLOG, CannotBind, Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.relay import Times
@@ -241,8 +241,9 @@ class App:
                     nursery.start_soon(self._part.desk.run, self)
                     with trio.move_on_after(FIRST_READ_S):
                         await self.watch.first_read.wait()
-                    sockets = [[_listening(own) for own in each] for each in self._part.sockets]
-                    opened += [own for each in sockets for own in each]
+                    for each, own in zip(self._settings, self._part.sockets, strict=True):
+                        sockets.append([_listening(each.address, one) for one in own])
+                        opened += sockets[-1]
                 bound = Bound(
                     admin_address,
                     tuple((each, _real(each.address, own)) for each, own in zip(self._settings, sockets, strict=True)),
@@ -376,8 +377,15 @@ class App:
         )
 
 
-def _listening(own: socket.socket) -> trio.SocketListener:
-    own.listen(BACKLOG)
+def _listening(address: Address, own: socket.socket) -> trio.SocketListener:
+    """
+    Raises:
+        CannotBind: somebody listens there alone.
+    """
+    try:
+        own.listen(BACKLOG)
+    except OSError as failed:
+        raise CannotBind(f"cannot listen on {address}: {failed.strerror}") from None
     return trio.SocketListener(trio.socket.from_stdlib_socket(own))
 
 

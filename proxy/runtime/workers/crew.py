@@ -1,7 +1,7 @@
 """The supervisor's side: starts the workers, starts anew those that end, asks them how they are, and ends them.
 
 start ──▶ hello ──▶ report, report, …  ──ends──▶ its counts are kept ──▶ wait ──▶ start
-                     └─ no answer for HUNG_S: killed ─┘            (none at first, up to LONGEST_S for one that
+                     └─ no answer to HUNG_POLLS: killed ─┘        (none at first, up to LONGEST_S for one that
                                                                     ends at once and again)
 """
 
@@ -25,7 +25,7 @@ from .report import Report, report_from
 
 POLL_S = 1.0  # how much of the counts is lost with a worker that is killed
 ANSWER_S = 1.0  # for whoever asks the admin port
-HUNG_S = 60.0  # the largest value takes less; a worker that stands still keeps its readers waiting and takes new ones
+HUNG_POLLS = 60  # the largest value takes less; a worker that stands still keeps its readers waiting and takes new ones
 STEADY_S = 10.0  # whoever lived so long is started anew at once
 FIRST_S = 0.5
 LONGEST_S = 30.0
@@ -68,13 +68,19 @@ class Worker:
     refused: Refused | None = None
     asked_s: float | None = None
     """Since when an answer is waited for, by the loop's clock."""
+    unanswered: int = 0
+    """Polls since the last answer."""
     heard: trio.Event = field(default_factory=trio.Event)
 
     async def ask(self) -> None:
         """Asks for a report, unless one is waited for."""
         if self.asked_s is None:
             self.asked_s = trio.current_time()
-            await self.channel.send({"want": "report"})
+            try:
+                await self.channel.send({"want": "report"})
+            except trio.Cancelled:  # whoever asks next must ask, not wait
+                self.asked_s = None
+                raise
 
     async def fresh(self) -> None:
         """Returns when a report has come."""
@@ -88,6 +94,7 @@ class Worker:
     def take(self, report: Report) -> None:
         self.report = report
         self.asked_s = None
+        self.unanswered = 0
         heard, self.heard = self.heard, trio.Event()
         heard.set()
 
@@ -201,8 +208,9 @@ class Crew:
     async def _watch(self) -> None:
         while True:
             for each in self.living:
-                if each.silent_for_s() >= HUNG_S:
-                    self._log.error("worker-killed", worker=each.number, reason=f"no answer for {HUNG_S:.0f} s")
+                each.unanswered += 1  # counted, since time passes as well while the supervisor itself stands still
+                if each.unanswered > HUNG_POLLS:
+                    self._log.error("worker-killed", worker=each.number, reason=f"no answer for {HUNG_POLLS * POLL_S:.0f} s")
                     each.kill()
             with trio.move_on_after(POLL_S):
                 await self.refresh()
@@ -353,7 +361,7 @@ class Crew:
         tell("worker-ended", worker=worker.number, reason=reason)
         if worker.refused is None or self._ending.is_set():
             return
-        if self.up.is_set():
+        if worker.number in self._served:  # an earlier one of its place served: the others go on
             for problem in worker.refused.problems:
                 self._log.error("worker-refused", worker=worker.number, message=problem)
         else:

@@ -35,7 +35,8 @@ START_S = 60.0  # three interpreters, on a machine that has other work
 
 def begin(veil: VeilFactory, rules: str, upstream: RedisServer, access: str = "", **settings: object) -> Veil:
     running = veil(rules, access, upstream=upstream, start=False, **settings)
-    running.start(ready=False, workers=WORKERS)
+    running.workers = WORKERS
+    running.start(ready=False)
     wait_until(lambda: running.page("/readyz")[0] == 200, "all workers serve", START_S)
     return running
 
