@@ -279,26 +279,28 @@ async def test_workers_of_different_rules_are_told_after_a_moment(monkeypatch: p
 
 
 @pytest.mark.slow
-async def test_a_worker_that_stands_still_or_speaks_nonsense_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("stub", "polls", "reason"),
+    [("own.recv(1)\nwhile True: pass", 8, "no answer"), ("own.sendall(b'nonsense\\n'); own.recv(9)", 10_000, "message")],
+)
+async def test_a_worker_that_stands_still_or_speaks_nonsense_is_killed_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, stub: str, polls: int, reason: str
+) -> None:
     monkeypatch.setattr(crew_module, "POLL_S", 0.1)
-    monkeypatch.setattr(crew_module, "HUNG_POLLS", 8)
+    monkeypatch.setattr(crew_module, "HUNG_POLLS", polls)
     monkeypatch.setattr(crew_module, "STOP_S", 0.1)
-    for stub, reason in (
-        ("own.recv(1)\nwhile True: pass", "no answer"),
-        ("own.sendall(b'nonsense\\n'); own.recv(9)", "message"),
-    ):
-        stream = io.StringIO()
-        kept = crew(stub, Log(stream))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(kept.run)
-            with trio.fail_after(30):
-                while not kept.restarts:
-                    await trio.sleep(0.02)
-            kept.drain()
-            kept.drain()
+    stream = io.StringIO()
+    kept = crew(stub, Log(stream))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.run)
+        with trio.fail_after(30):
+            while not kept.restarts:
+                await trio.sleep(0.02)
+        kept.drain()
+        kept.drain()
 
-        assert '"worker-killed"' in stream.getvalue()
-        assert reason in stream.getvalue()
+    assert '"worker-killed"' in stream.getvalue()
+    assert reason in stream.getvalue()
 
 
 @pytest.mark.slow
