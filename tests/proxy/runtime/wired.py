@@ -81,6 +81,7 @@ class Wired:
         self.reader, near_reader = trio.testing.memory_stream_pair()
         self.server, near_server = trio.testing.memory_stream_pair()
         self.desk = Desk()
+        self.session = session
         self.relay = Relay(session, near_reader, near_server, self.desk, times)
         self.ended: str | None = None
 

@@ -73,6 +73,8 @@ class Replies:
     def run(self) -> Loop:
         """For as long as the connection lives."""
         while True:
+            while self._buffer.peek() < 0:  # only what is there belongs to the head: more may be sent meanwhile
+                yield None
             head = self._state.pending.head()
             if isinstance(head, Sent) and head.role is Role.COPY_STREAM:
                 yield from self._pass_raw()
