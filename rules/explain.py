@@ -76,7 +76,7 @@ def explain_view(view: View, *, doubt: str = "") -> list[str]:
     may_lift = view.may_lift and not doubt
     through = doubt if view.may_lift and doubt else view.grant
     for rule in view.rules:
-        lines.extend(_rule(rule, rule, resource)[0])
+        lines.extend(_covering(rule, rule.place.short, resource))
         lines.append(_verdict(may_lift, through))
     if not view.rules and view.refusal is not None:  # the closed policy has a reason and no rules
         lines.append(f"{view.refusal.reason}: it is masked whole")
@@ -117,12 +117,18 @@ def _rule(given: Rule, rule: Rule, resource: Resource) -> tuple[list[str], bool]
         return [f"{head} does not cover it: it is for the {_scope(given)}"], False
     if excepting is not None:
         return [f"{head} does not cover it: its exception {_quoted(excepting)} fits"], False
-    scope = "everywhere" if _scope(given) == "" else f"for the {_scope(given)}"
-    lines = [f"{head} covers it: {resource.kind} {_quoted(fitting)} fits, {scope}"]
+    return _covering(given, str(rule.place), resource), True
+
+
+def _covering(rule: Rule, place: str, resource: Resource) -> list[str]:
+    """What is said of a rule that covers the resource."""
+    fitting = _first_fit(rule.resources, resource, strict=False) or ""
+    scope = "everywhere" if _scope(rule) == "" else f"for the {_scope(rule)}"
+    lines = [f"rule {_quoted(rule.name)} ({_plain(place)}) covers it: {resource.kind} {_quoted(fitting)} fits, {scope}"]
     if rule.mask_all:
         lines.append("  mask_all: redact")
     lines.extend(f"  {_plain(each.spelling)}: {_method(each)}" for each in rule.fields)
-    return lines, True
+    return lines
 
 
 def _scope(rule: Rule) -> str:

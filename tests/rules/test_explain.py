@@ -128,6 +128,17 @@ def test_a_reader_is_told_the_own_grant(book: RuleBook) -> None:
     assert not any("alice" in line for line in told)
 
 
+def test_a_reader_is_not_told_where_the_files_lie() -> None:
+    bound = bind([("/etc/veil at home/rules.d/f.yaml", TEXT.encode())])
+    assert bound.book is not None
+
+    told = seen(Policy(bound.book), who="bob")
+
+    assert "  lifted: granted to user bob at f.yaml:14:5" in told
+    assert told[1].startswith('rule "Contact" (f.yaml:2:11) covers it')
+    assert not any("home" in line for line in told)
+
+
 def test_a_doubt_takes_a_grant_and_changes_nothing_for_others(book: RuleBook) -> None:
     assert seen(Policy(book), who="bob", doubt="no proof")[-2:] == ["  masks: no proof", "bob sees it masked"]
     assert seen(Policy(book), who="carol", doubt="no proof") == seen(Policy(book), who="carol")
