@@ -101,7 +101,7 @@ class Requests:
         elif verb == b"MONITOR":
             yield from self._monitor(argv)
         elif verb == b"REPLCONF" and any(word.partition(b"\0")[0].upper() in UNANSWERED for word in argv[1:]):
-            self._refuse_here(refuse.UNANSWERED)  # what no reply belongs to would shift every later one
+            yield from self._refuse_unanswered(argv)
         else:
             yield from self._forward(argv, _role_of(argv, verb))
 
@@ -161,6 +161,14 @@ class Requests:
             self._transaction.refused = True
         self._answer(refuse.refusal(verdict.row.spoken(argv), verdict.key, verdict.refusal))
         yield self._state.noted(verdict)
+
+    def _refuse_unanswered(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        """What no reply belongs to would shift every later one: refused by the rules, or else all the same."""
+        verdict = self._state.judge_again(argv, self._state.viewer.begin())
+        if isinstance(verdict, Refused):
+            yield from self._refuse(verdict, argv)
+        else:
+            self._refuse_here(refuse.UNANSWERED)
 
     def _end_transaction(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
         """EXEC judges its whole queue again: a rule may have come since. What is refused discards it all."""
