@@ -24,6 +24,7 @@ class Scripted:
         self._from_server = from_server
         self.logged_in = True
         self.wakes_at_s = math.inf
+        self.weight = 0
         self.policy_changes = 0
 
     def from_reader(self, data: bytes) -> Steps[None]:

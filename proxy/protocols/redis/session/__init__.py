@@ -40,6 +40,10 @@ class RedisSession:
     def logged_in(self) -> bool:
         return self._state.logged_in
 
+    @property
+    def weight(self) -> int:
+        return self._state.pending.weight + self._requests.weight
+
     def from_reader(self, data: bytes) -> Steps[None]:
         if not data:
             yield EndServer()
@@ -68,6 +72,7 @@ class RedisSession:
     def _news(self, what: str) -> Steps[None]:
         """What was shown may be masked from now on: a copy under way ends, and caches forget all that they hold."""
         state = self._state
+        state.viewer.look()
         reason = self._answers.must_end(what)
         if reason:
             yield Close(reason)
@@ -83,9 +88,12 @@ class RedisSession:
 
     def _drive(self, loop: Loop) -> Steps[None]:
         answer: object = None
+        look = self._state.viewer.look
         try:
+            look()
             while (step := loop.send(answer)) is not None:
                 answer = yield step
+                look()
         except WireError:
             yield from self._state.flush()
             raise
