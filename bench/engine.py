@@ -1,6 +1,6 @@
 """What masking one value costs, as a ratio to parsing and writing the same value with orjson in the same run.
 
-    python -m bench.engine            a table
+    python -m bench.engine            a table (python bench/engine.py does the same)
     python -m bench.engine --json     the rows that have a target, as a list
     python -m bench.engine --check    exit code 1 where a target is missed
     python -m bench.engine --quick    one short round without the largest value: shows that it runs, says nothing about speed
@@ -21,10 +21,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+if not __package__:  # run by its path
+    sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import orjson
 
+from bench.parts import consoles, documents
 from rules import scan
 from rules.access import Reader
 from rules.model import Connection, Kind, Platform, Resource
@@ -32,8 +37,6 @@ from rules.paths import parse_path
 from rules.policy import Policy
 from rules.scan import python as twin
 from rules.view import View
-
-from .parts import consoles, documents
 
 Subject = Callable[[], object]
 

@@ -20,6 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+if not __package__:  # run by its path
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
 from rules.scan import ENGINE
 from tests.brokers.redis_server import RedisFleet, RedisServer, offered
 from tests.brokers.resp_client import RespClient, Word, encode
