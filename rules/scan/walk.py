@@ -31,8 +31,7 @@ _COMMA, _CLOSE_CURLY, _CLOSE_SQUARE = b",}]"
 # taken with success: the next byte always says which alternative it is.
 MANY = 1024  # rounds of a loop with nothing repeated inside; a round keeps some hundred bytes
 _WS = rb"[ \t\n\r]*+"
-_PLAIN = rb'[^"\\\x00-\x1f]'
-_PLAINS = _PLAIN + rb"{0,8192}+"  # no more at a time: a match keeps every other thread from running
+_PLAINS = rb'[^"\\\x00-\x1f]{0,8192}+'  # no more at a time: a match keeps every other thread from running
 _ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _EXPONENT = rb"[eE][+-]?+[0-9]++"
 _NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++(?:%b|)|%b|)" % (_EXPONENT, _EXPONENT)  # with `?` it takes twice as long
