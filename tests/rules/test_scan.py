@@ -469,7 +469,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("chosen", ["$.q", "$..q"])
 def test_ways_back_take_a_few_megabytes_at_most(name: str, chosen: str) -> None:
-    data = b'{"x":' + HOSTILE[name] + b"}"
+    data = b'{"x"\n:' + HOSTILE[name] + b"}"  # never a tree, whose memory is another matter
     state = root(chosen)
     tracemalloc.start()
     try:
