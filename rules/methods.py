@@ -6,7 +6,7 @@ Knows texts and counts of characters. Does not know JSON (that is `scan`) nor wh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from .model import Method, Partial
 
@@ -66,12 +66,17 @@ class Act:
 
     `redacting` and each entry of `partials` name fields as bits of a number, which `automaton` gives out.
     `redacting` is what decides while `outcome` redacts through a redact; `partials` are all the partials that
-    cover the position, whether they decide or not.
+    cover the position, whether they decide or not. `kept` are those of them that decide while ends are kept.
     """
 
     outcome: Outcome
     redacting: int = 0
     partials: tuple[tuple[Partial, int], ...] = ()
+    kept: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        fewest = min((reveals(partial) for partial, _ in self.partials), default=0)
+        object.__setattr__(self, "kept", _bits(bit for partial, bit in self.partials if reveals(partial) == fewest))
 
     def deciders(self, characters: int | None = None) -> int:
         """The bits of the fields that decided what a value of so many characters reads.
@@ -84,8 +89,7 @@ class Act:
             hiding = _bits(bit for partial, bit in self.partials if characters <= reveals(partial))
             if hiding:
                 return hiding
-        fewest = min(reveals(partial) for partial, _ in self.partials)
-        return _bits(bit for partial, bit in self.partials if reveals(partial) == fewest)
+        return self.kept
 
     def thresholds(self) -> list[int]:
         """The lengths up to which each partial would hide a value whole, rising: between them who decides is the same."""

@@ -99,7 +99,7 @@ def test_no_expression_that_meets_contents_repeats_a_group_without_end(name: str
 
 
 def test_the_expressions_of_the_scanner_are_among_those_looked_at() -> None:
-    assert {"rules.scan.python._VALUE", "rules.scan.python._DEAD_PAIRS"} <= {name for name, _ in OF_CONTENTS}
+    assert {"rules.scan.walk._MEMBER", "rules.scan.walk._DEAD_PAIRS"} <= {name for name, _ in OF_CONTENTS}
     assert len(EVERY_PATTERN) > 20
 
 

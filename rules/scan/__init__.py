@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .errors import NotJson, TooDeep
 from .fingerprint import NOT_LOADED, left_out
-from .python import WHITE, starts_like_json
+from .walk import WHITE, starts_like_json
 
 LEFT_OUT = left_out(f"{__name__}.compiled", Path(__file__).parent)
 if LEFT_OUT is None:

@@ -30,6 +30,7 @@ PIECES = [
 ]  # fmt: skip
 SHORT = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: no UTF-8 stands for it
+UNWRITABLE = re.compile(rb"\\\\+u[dD][89a-fA-F][0-9a-fA-F]{2}|1e400")  # by orjson, or in its way
 ALPHABET = "abcXYZ019 •é日😀\u2028\x7f/\\\"'\n\t{}[]:,"
 
 
@@ -151,6 +152,17 @@ class Maker:
 def core(canary: str) -> bytes:
     """What of a canary no partial of the fuzzer shows."""
     return canary[6:18].encode()
+
+
+def canonical(text: bytes) -> bytes:
+    """The text as orjson writes it, which drops duplicates and respells; as it is where orjson reads none or is not there."""
+    text = UNWRITABLE.sub(b"0", text)
+    try:
+        import orjson
+
+        return orjson.dumps(orjson.loads(text))
+    except (ImportError, ValueError, TypeError):
+        return text
 
 
 def mutate(rng: random.Random, data: bytes, other: bytes) -> bytes:

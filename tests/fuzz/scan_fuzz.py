@@ -1,14 +1,15 @@
-"""The two scanners against each other, and both against what they promise, on documents and on bytes near them.
+"""The scanners against each other, and all against what they promise, on documents and on bytes near them.
 
     python -m tests.fuzz.scan_fuzz --executions 1000000 --seed 1
 
-One execution is one text under one automaton, given to both. They must give the same bytes, bits or exception, and
+One execution is one text under one automaton, given to the compiled one and to the one in Python, with orjson and
+without. They must give the same bytes, bits or exception, and
 
     nothing but NotJson, TooDeep, TooManyPaths    the same object where nothing was hit
     JSON comes out of JSON                        no canary from a covered position
     what a naive walk makes of it (a sample)
 
-Executions come in blocks of `BLOCK`: two documents, then changes to them. `--block` starts at the one that failed.
+Executions come in blocks of `BLOCK`: two documents, as orjson writes them too, then changes to them. `--block` starts at the one that failed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rules import automaton, scan
 from rules.automaton import Automaton, State, TooManyPaths
@@ -29,9 +30,9 @@ from rules.model import Field, FieldKind, JsonPath, Kind, Method, Name, Partial,
 from rules.paths import parse_path
 from rules.scan import NotJson, TooDeep, python
 from tests.rules import naive
-from tests.rules.scanners import Scanner
+from tests.rules.scanners import Scanner, without_orjson
 
-from .documents import HOT, LONG_NAME, Maker, core, mutate
+from .documents import HOT, LONG_NAME, Maker, canonical, core, mutate
 
 BLOCK = 32
 NAIVE_ONE_IN = 20  # it takes ten times as long as the scanners
@@ -64,8 +65,7 @@ class Case:
     hot: bool  # covers `$..HOT` at least
     states: int = automaton.MAX_STATES
 
-    def __post_init__(self) -> None:
-        self.automata = Automaton(self.rules), Automaton(self.rules)
+    automata: list[Automaton] = field(default_factory=list)
 
     def start_over(self) -> None:
         for each in self.automata:
@@ -139,10 +139,12 @@ def _outcome(call: Callable[[bytes, State, int], object], data: bytes, root: Sta
 class Fuzzer:
     """`count` counts what came out, by kind."""
 
-    def __init__(self, first: Scanner, second: Scanner, seed: int) -> None:
-        self._scanners = first, second
+    def __init__(self, *scanners: Scanner, seed: int) -> None:
+        self._scanners = scanners
         self._seed = seed
         self._cases = cases(random.Random(seed))
+        for case in self._cases:
+            case.automata = [Automaton(case.rules) for _ in scanners]
         self.executions = 0
         self.count: Counter[str] = Counter()
 
@@ -158,6 +160,8 @@ class Fuzzer:
             self.start_over()
         for at in range(BLOCK):
             data, canaries = texts[at % 2]
+            if at % 8 >= 6:
+                data = canonical(data)
             if at >= 14:
                 data = mutate(rng, data, texts[1 - at % 2][0])
             case = rng.choice(self._cases)
@@ -202,28 +206,28 @@ class Fuzzer:
             size //= 2
         return data
 
-    def _both(self, name: str, case: Case, data: bytes, depth: int) -> tuple[object, object]:
-        first, second = (
+    def _each(self, name: str, case: Case, data: bytes, depth: int) -> list[object]:
+        return [
             _outcome(getattr(scanner, name), data, each.root, depth)
             for scanner, each in zip(self._scanners, case.automata, strict=True)
-        )
-        return first, second
+        ]
 
     def _compared(self, name: str, case: Case, data: bytes, depth: int) -> object:
         kept, automaton.MAX_STATES = automaton.MAX_STATES, case.states
         try:
             if case.states != kept:
                 case.start_over()
-            first, second = self._both(name, case, data, depth)
-            if TooManyPaths in (first, second):  # what earlier documents needed is not held against this one
+            first, *others = self._each(name, case, data, depth)
+            if TooManyPaths in (first, *others):  # what earlier documents needed is not held against this one
                 case.start_over()
-                first, second = self._both(name, case, data, depth)
+                first, *others = self._each(name, case, data, depth)
         finally:
             automaton.MAX_STATES = kept
-        if first != second or type(first) is not type(second):
-            raise Failed(f"{name} differs: {first!r} and {second!r}")
-        if isinstance(first, tuple) and isinstance(second, tuple) and (first[0] is data) != (second[0] is data):
-            raise Failed("one gave back the object, the other a copy")
+        for other in others:
+            if first != other or type(first) is not type(other):
+                raise Failed(f"{name} differs: {first!r} and {other!r}")
+            if isinstance(first, tuple) and isinstance(other, tuple) and (first[0] is data) != (other[0] is data):
+                raise Failed("one gave back the object, the other a copy")
         return first
 
     def _one(self, case: Case, data: bytes, canaries: list[bytes], depth: int, deep: bool) -> None:
@@ -313,7 +317,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     from rules.scan import compiled
 
-    fuzzer = Fuzzer(python, compiled, chosen.seed)
+    fuzzer = Fuzzer(python, without_orjson(), compiled, seed=chosen.seed)
     begun = time.monotonic()
     try:
         run(fuzzer, chosen.executions, chosen.block)

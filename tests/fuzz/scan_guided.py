@@ -22,6 +22,7 @@ from .scan_fuzz import Fuzzer
 
 SEEDS = 300
 START_OVER = 4096  # inputs
+WATCHED = ["rules.scan.python", "rules.scan.canonical", "rules.scan.walk"]
 
 
 def seed(folder: Path) -> None:
@@ -36,10 +37,11 @@ def seed(folder: Path) -> None:
 
 def main() -> None:
     atheris: Any = importlib.import_module("atheris")
-    with atheris.instrument_imports(include=["rules.scan.python"]):
-        sys.modules.pop("rules.scan.python", None)
+    with atheris.instrument_imports(include=WATCHED):
+        for name in WATCHED:
+            sys.modules.pop(name, None)
         python: Any = importlib.import_module("rules.scan.python")
-    fuzzer = Fuzzer(python, the_compiled(), 0)
+    fuzzer = Fuzzer(python, the_compiled(), seed=0)
 
     def one(data: bytes) -> None:
         if data:

@@ -1,4 +1,4 @@
-"""A short run of the fuzzer of the two scanners. FUZZ_EXECUTIONS and FUZZ_FIRST look longer and elsewhere."""
+"""A short run of the fuzzer of the scanners. FUZZ_EXECUTIONS and FUZZ_FIRST look longer and elsewhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from rules.automaton import State
 from rules.scan import python
 from rules.scan.errors import NotJson
-from tests.rules.scanners import Scanner, the_compiled
+from tests.rules.scanners import Scanner, the_compiled, without_orjson
 
 from .scan_fuzz import Failed, Fuzzer, main, run
 
@@ -21,7 +21,7 @@ SEED = int(os.environ.get("FUZZ_FIRST", "0"))
 
 @pytest.fixture
 def fuzzer() -> Fuzzer:
-    return Fuzzer(python, the_compiled(), SEED)
+    return Fuzzer(python, without_orjson(), the_compiled(), seed=SEED)
 
 
 @pytest.mark.slow
@@ -69,7 +69,7 @@ WRONG = [_forgets_a_name, _breaks_json, _raises_something, _copies, _tells]
 def test_the_fuzzer_finds_what_is_wrong(wrong: object, *, twins: bool) -> None:
     """Wrong in both scanners as well, where nothing differs and only the promises can tell."""
     fake = cast(Scanner, SimpleNamespace(cut=python.cut, mask=wrong, mask_in=python.mask_in, opens=python.opens))
-    one = Fuzzer(fake if twins else python, fake, 0)
+    one = Fuzzer(fake if twins else python, fake, seed=0)
 
     with pytest.raises(Failed, match="seed 0, block"):
         run(one, 20_000)

@@ -1,4 +1,4 @@
-"""The two scanners, one after the other: they are of equal meaning, so what is proven of one is proven of both."""
+"""The scanners, one after the other: they are of equal meaning, so what is proven of one is proven of both."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pytest
 
 from rules import scan
 
-from .scanners import Scanner, the_scanner
+from .scanners import FUNCTIONS, Scanner, the_scanner
 
 
-@pytest.fixture(scope="module", params=["python", "compiled"])
+@pytest.fixture(scope="module", params=["python", "python without orjson", "compiled"])
 def scanner(request: pytest.FixtureRequest) -> Iterator[Scanner]:
-    """One of the two, put where the plan finds its scanner. A module asks for it by a mark."""
+    """One of them, put where the plan finds its scanner. A module asks for it by a mark."""
     one = the_scanner(request.param)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scan, "ENGINE", request.param)
-        for name in ("cut", "mask", "mask_in", "opens"):
+        patch.setattr(scan, "ENGINE", request.param.split()[0])
+        for name in FUNCTIONS:
             patch.setattr(scan, name, getattr(one, name))
         yield one

@@ -1,14 +1,23 @@
-"""The two scanners, for tests that name one."""
+"""The two scanners, for tests that name one; the one in Python is two as well, with orjson and without."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import sys
+from collections.abc import Callable
+from functools import wraps
+from types import SimpleNamespace
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 from rules import scan
 from rules.automaton import State
 from rules.cut import Cut
-from rules.scan import python
+from rules.scan import canonical, python
 from tests.brokers.mode import absent
+
+FUNCTIONS = ("cut", "mask", "mask_in", "opens")
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Scanner(Protocol):
@@ -29,5 +38,22 @@ def the_compiled() -> Scanner:
     return compiled
 
 
+def without_orjson() -> Scanner:
+    """The one in Python as it is where orjson is not installed."""
+    return cast(Scanner, SimpleNamespace(**{name: _without(getattr(python, name)) for name in FUNCTIONS}))
+
+
+def _without(call: Callable[P, R]) -> Callable[P, R]:
+    @wraps(call)
+    def run(*args: P.args, **named: P.kwargs) -> R:
+        kept, canonical.LEAST_DEPTH = canonical.LEAST_DEPTH, sys.maxsize
+        try:
+            return call(*args, **named)
+        finally:
+            canonical.LEAST_DEPTH = kept
+
+    return run
+
+
 def the_scanner(name: str) -> Scanner:
-    return python if name == "python" else the_compiled()
+    return {"python": lambda: python, "python without orjson": without_orjson, "compiled": the_compiled}[name]()

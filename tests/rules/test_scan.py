@@ -211,6 +211,25 @@ def test_json_in_a_string_is_masked_and_keeps_its_outer_spelling(inner: str, lef
 
 
 @pytest.mark.parametrize(
+    "begun", ['{"b":1', '[{"b":1},x', '{"b":"text","c":[', '[[{"b":"{\\"b\\":1}"}]]]', '{"b":true}{', '[{"b":12},"\\ud800"']
+)
+def test_what_was_begun_in_a_string_that_proves_to_be_no_document_is_taken_back(begun: str) -> None:
+    string = json.dumps(begun)
+    alone = f'{{"a":[{{"d":{string}}}]}}'.encode()
+    between = f'{{"a":[{{"b":1,"d":{string}}},{{"b":{string}}}]}}'
+    inside = json.dumps([{"d": begun, "b": 1}])
+    one = plan(path("$.a[*].b", partial(1, 1)), path("$.q"))
+
+    cut = one.value(alone)
+
+    assert (cut.data is alone, cut.hits) == (True, ())
+    assert masked(plan(path("$.a[*].b")), between) == f'{{"a":[{{"b":0,"d":{string}}},{{"b":"••••"}}]}}'
+    assert masked(plan(path("$.a[*].b")), f'{{"a":[{{"e":{json.dumps(inside)}}}]}}') == (
+        f'{{"a":[{{"e":{json.dumps(json.dumps([{"d": begun, "b": 0}]))}}}]}}'
+    )
+
+
+@pytest.mark.parametrize(
     ("raw", "left"),
     [
         ("hello", "h•••o"),
@@ -450,7 +469,7 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("chosen", ["$.q", "$..q"])
 def test_ways_back_take_a_few_megabytes_at_most(name: str, chosen: str) -> None:
-    data = b'{"x":' + HOSTILE[name] + b"}"
+    data = b'{"x"\n:' + HOSTILE[name] + b"}"  # never a tree, whose memory is another matter
     state = root(chosen)
     tracemalloc.start()
     try:

@@ -84,24 +84,26 @@ def test_100_000_calls_leave_nothing_behind(scanner: Scanner, kind: str) -> None
 @pytest.mark.slow
 @pytest.mark.skipif(not STATM.exists(), reason="there is no /proc to ask")
 def test_automata_that_are_gone_leave_nothing_behind(scanner: Scanner) -> None:
-    rules = [rule("R", *(path(f"$.n{at}.m", partial(at % 60 + 1, 1)) for at in range(30)), path("$..q"))]
-    data = b'{"n1":{"m":"hello"},"n29":{"m":1},"q":"{\\"q\\":1}"}'
+    rules = [rule("R", *(path(f"$.n{at}.m", partial(at + 1, 1)) for at in range(30)), path("$..q"))]
+    data = json.dumps({f"n{at}": {"m": "hello", "q": '{"q":1}'} for at in range(30)}).encode()
 
     def run(count: int) -> None:
-        for _ in range(count):
+        for number in range(count):
             made = Automaton(rules)
             assert scanner.mask(data, made.root, 512)[1]
             made.start_over()
             assert scanner.mask(data, made.root, 512)[1]
+            if number % 20 == 0:  # states know each other, so that only the collector frees them
+                gc.collect()
 
-    run(60)
+    run(80)
     gc.collect()
     before = resident()
 
-    run(300)
+    run(400 if scan.ENGINE == "compiled" else 100)
 
     gc.collect()
-    assert resident() - before < 2 << 20
+    assert resident() - before < 1 << 18
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ INFO = (
     rb"(?m)^(?:\$[0-9]+|(?:process_id|run_id|server_time_usec|uptime_in_\w+|lru_clock|master_replid|instantaneous_\w+|used_cpu_\w+"
     rb"|rdb_last_\w+|rdb_current_\w+|latest_fork_usec|aof_last_\w+|aof_current_\w+|io_threads_\w+|eventloop_\w+|active_\w+"
     rb"|used_active_\w+|monotonic_clock|acl_access_\w+|current_\w+_time|rdb_bgsave_in_progress|aof_rewrite_in_progress|total_forks"
-    rb"|latency_percentiles_usec_[^:]+|rdb_changes_since_last_save|async_loading):.*|.*\busec=[0-9]+,usec_per_call=[0-9.]+)"
+    rb"|latency_percentiles_usec_[^:]+|rdb_changes_since_last_save|async_loading|lazyfree_pending_objects|lazyfreed_objects):.*|.*\busec=[0-9]+,usec_per_call=[0-9.]+)"
 )
 
 DIFFERENT_EVERY_TIME: dict[str, tuple[bytes, str]] = {
@@ -38,7 +38,7 @@ DIFFERENT_EVERY_TIME: dict[str, tuple[bytes, str]] = {
     ),
     "COMMANDLOG LEN": (ALL, "how many commands took longer than a setting"),
     "HRANDFIELD": (ALL, "chance"),
-    "INFO": (INFO, "times, processor time, ids; how often each command was called stays"),
+    "INFO": (INFO, "times, processor time, ids, what a thread has freed by then; how often each command was called stays"),
     "LASTSAVE": (ALL, "time"),
     "LATENCY HISTOGRAM": (ALL, "times"),
     "LOLWUT": (ALL, "chance"),
