@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from proxy.settings.model import AuditRedis
 from proxy.runtime.trail import FileTrail
+from proxy.settings.model import AuditRedis
 from rules.audit import READ_UNMASKED, REFUSED, Entry, RuleTag, chain
 from rules.model import Connection, Kind, Platform, Resource
 
