@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import select
-import socket
-import socketserver
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proxy.cli import main
+from tests.brokers.faults import forwarded
 from tests.brokers.processes import wait_until
 from tests.brokers.redis_server import RedisServer
 from tests.brokers.redis_store import NOW, push
@@ -53,34 +49,6 @@ def fleet(redis_once: RedisServer, store_server: RedisServer, veil: VeilFactory,
         return one
 
     return begin
-
-
-class _Forward(socketserver.BaseRequestHandler):
-    """Carries bytes both ways until one side ends."""
-
-    to: tuple[str, int]
-
-    def handle(self) -> None:
-        with socket.create_connection(self.to) as there:
-            while ready := select.select([self.request, there], [], [], 20)[0]:
-                for each in ready:
-                    data = each.recv(65536)
-                    if not data:
-                        return
-                    (there if each is self.request else self.request).sendall(data)
-
-
-@contextmanager
-def forwarded(server: RedisServer) -> Iterator[int]:
-    """A port that leads to the server, as an address of another network would."""
-    handler = type("_To", (_Forward,), {"to": (server.host, server.port)})
-    forward = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
-    forward.daemon_threads = True
-    forward.block_on_close = False
-    with forward:
-        threading.Thread(target=forward.serve_forever, args=(0.05,), daemon=True).start()
-        yield forward.server_address[1]
-        forward.shutdown()
 
 
 def hides(client: RespClient) -> bool:
@@ -294,7 +262,7 @@ def test_a_store_that_is_the_broker_under_another_name_is_not_read(
         redis_once.close_default()
     # The config cannot tell that these are one server, nor can the address that is reached: the id of its run does,
     # or a connection to the one that shows up at the other.
-    with forwarded(redis_once) as port:
+    with forwarded((redis_once.host, redis_once.port)) as port:
         store = {"redis": {"url": f"redis://reader:pw@127.0.0.1:{port}"}}
         running = veil(SECRET, upstream=redis_once, store=store, start=False)
         running.start(ready=False)
