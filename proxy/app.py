@@ -256,6 +256,7 @@ class App:
         with trio.move_on_after(DRAIN_S):
             while self._census.open and not self._stop_now.is_set():
                 for relay in tuple(self._census.relays):
+                    relay.drain()
                     if relay.quiet_for_s() >= quiet_s:
                         relay.end("draining")
                 quiet_s = STILL_QUIET_S
