@@ -165,11 +165,18 @@ class Moved(_datetime):
         return _datetime.now(zone) + datetime.timedelta(seconds=float(_fault("clock") or 0))
 
 os.fsync, datetime.datetime = fsync, Moved
+
+if "POLL_OF_A_TEST" in os.environ:
+    import rules.store.redis as _store
+    _store.POLL_S = _store.SLOWEST_POLL_S = float(os.environ["POLL_OF_A_TEST"])
 '''
 
 
 class Faults:
-    """Faults of the disk and of the clock inside a Veil that is started with `environment`."""
+    """Faults of the disk and of the clock inside a Veil that is started with `environment`.
+
+    With `POLL_OF_A_TEST` in it as well the store in Redis is looked at so seldom, in seconds.
+    """
 
     def __init__(self, folder: Path, pythonpath: Path) -> None:
         self._told = folder / "fault"
