@@ -57,7 +57,7 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.bench
 	@found=; for each in bench/*.py; do case "$$each" in */_*|*'*'*) continue;; esac; found=yes; \
-		echo "$$each"; $(BIN)/python "$$each" $(ARGS) || exit 1; done; \
+		echo "$$each"; $(BIN)/python -m "bench.$$(basename "$$each" .py)" $(ARGS) || exit 1; done; \
 	[ -n "$$found" ] || { echo "there is nothing to measure: no bench/*.py" >&2; exit 1; }
 
 # From the sdist, so that what is missing in it shows.

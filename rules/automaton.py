@@ -73,7 +73,7 @@ class State:
         self._firm, self._soft = firm, soft
         self._inside = inside | direct
         self.keys: dict[bytes, State] = {}
-        self.spare: list[object] = []
+        self.spare: object = None
         self._other: State | None = None
         self._element: State | None = None
         self._decide(home, firm & home.enters, firm & home.descends, direct, inside)

@@ -1,19 +1,19 @@
 """What is allowed in rules and yet probably not meant: warnings for `veil check`.
 
 Two rules that cover the same field of the same resource, fields that another one always hides, partials that keep
-nearly everything or show what another rule alone would hide.
+nearly everything or show what another rule alone would hide, and paths that may run out of states (`crowds`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from .crowds import crowds
 from .model import Every, Field, FieldKind, Kind, Name, Partial, PathStep, Place, Platform, Problem, Redact, Rule, RuleBook
 from .overlap import always_above, paths_meet
-from .patterns import glob_matches, globs_meet, literal_prefix, literal_suffix
+from .patterns import glob_matches, globs_meet, near
 
 NEARLY_ALL = 16  # characters kept; an e-mail address, a card number and an IBAN's account are no longer
 VALUE_OF_A_FIELD = {FieldKind.FIELD, FieldKind.WHOLE_VALUE}  # whole_value takes in the value of each hash field
@@ -35,7 +35,7 @@ def warnings(book: RuleBook) -> tuple[Problem, ...]:
     if not pairs.is_whole:
         told.append((0, _warn(rules[0].place, "the rules name too many different paths to compare all of them")))
     told.sort(key=lambda each: each[0])
-    listed = [each for _, each in told]
+    listed = [*crowds(rules), *(each for _, each in told)]
     if len(listed) > WARNING_LIMIT:
         rest = Problem(listed[WARNING_LIMIT].place, "there are more warnings, which are not listed", warning=True)
         listed = [*listed[:WARNING_LIMIT], rest]
@@ -201,7 +201,7 @@ class _Pairs:
                 for glob in globs:
                     by_kind[rule.platform, kind][glob].append(index)
         for (_, kind), by_glob in by_kind.items():
-            for one, other in _near(by_glob):
+            for one, other in near(by_glob):
                 for a, b in _crossed(by_glob[one], by_glob[other], same=one == other):
                     pair = (a, b) if a < b else (b, a)
                     if self._own[a] & self._related[b] and pair not in found and self._meet(a, one, b, other, kind):
@@ -217,18 +217,6 @@ class _Pairs:
             and not _excepts(first, kind, other)
             and not _excepts(second, kind, one)
         )
-
-
-def _near(globs: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of globs whose literal ends fit each other, each glob with itself too."""
-    listed = sorted((literal_prefix(glob), literal_suffix(glob), glob) for glob in globs)
-    prefixes = [prefix for prefix, _, _ in listed]
-    for index, (prefix, suffix, glob) in enumerate(listed):
-        end = bisect_left(prefixes, prefix + "\U0010ffff", lo=index)
-        yield glob, glob
-        for _, ending, other in listed[index + 1 : end]:
-            if ending.endswith(suffix) or suffix.endswith(ending):
-                yield glob, other
 
 
 def _crossed(ones: list[int], others: list[int], *, same: bool) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,9 @@ once: nothing is ever tried again, so that many stars cost no more than few.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -109,6 +111,7 @@ def _segments(glob: str) -> list[str]:
 # Whether two globs meet. Both become automata over bytes, and the pairs of their states are walked.
 
 ANY: Span = (0x00, 0xFF)
+READABLE = ord("x")
 TAIL: Span = (0x80, 0xBF)
 CODE_POINTS: tuple[tuple[Span, ...], ...] = (  # RFC 3629, section 4: the well-formed sequences
     ((0x00, 0x7F),),
@@ -167,41 +170,64 @@ def _readings(glob: str) -> Iterator[_Automaton]:
         yield _automaton(glob, by_code_point=True)
 
 
-def _meet(one: _Automaton, other: _Automaton) -> bool:
-    seen = {(0, 0)}
-    left = [(0, 0)]
+def _shared(one: Span, other: Span) -> int | None:
+    """A byte of both spans, a readable one where there is a choice."""
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    if low > high:
+        return None
+    return READABLE if low <= READABLE <= high else low
+
+
+def _meet(one: _Automaton, other: _Automaton) -> bytes | None:
+    """The shortest name that both accept."""
+    came: dict[tuple[int, int], tuple[tuple[int, int], int] | None] = {(0, 0): None}
+    left = deque([(0, 0)])
     while left:
-        a, b = left.pop()
+        pair = left.popleft()
+        a, b = pair
         if a == one.last and b == other.last:
-            return True
+            return _spelled(came, pair)
         # A star stays where it is while the other side moves; two stars side by side gain nothing by standing still.
-        moves = [
-            (after, beyond)
-            for span, after in one.edges[a]
-            for where, beyond in other.edges[b]
-            if span[0] <= where[1] and where[0] <= span[1]
-        ]
+        moves = [(_shared(span, where), after, beyond) for span, after in one.edges[a] for where, beyond in other.edges[b]]
         if a in one.loops:
-            moves.extend((a, beyond) for _, beyond in other.edges[b])
+            moves.extend((_shared(where, ANY), a, beyond) for where, beyond in other.edges[b])
         if b in other.loops:
-            moves.extend((after, b) for _, after in one.edges[a])
-        for move in moves:
-            if move not in seen:
-                seen.add(move)
-                left.append(move)
-    return False
+            moves.extend((_shared(span, ANY), after, b) for span, after in one.edges[a])
+        for byte, after, beyond in moves:
+            if byte is not None and (after, beyond) not in came:
+                came[after, beyond] = pair, byte
+                left.append((after, beyond))
+    return None
+
+
+def _spelled(came: dict[tuple[int, int], tuple[tuple[int, int], int] | None], pair: tuple[int, int]) -> bytes:
+    name = bytearray()
+    step = came[pair]
+    while step is not None:
+        name.append(step[1])
+        step = came[step[0]]
+    return bytes(reversed(name))
 
 
 @lru_cache(maxsize=16384)
-def globs_meet(one: str, other: str) -> bool:
-    """Whether there is a name that both globs take in, each in either of its readings. Exact."""
+def name_of_both(one: str, other: str) -> bytes | None:
+    """A name that both globs take in, each in either of its readings; None where there is no such name. Exact.
+
+    Both readings are of bytes that may be no UTF-8. Such a byte is one character to either of them, so that where one
+    stands, an ASCII letter could stand as well: well-formed sequences are enough to look for.
+    """
     if not _ends_fit(one, other):
-        return False
-    if "*" not in one and "?" not in one:
-        return glob_matches(other, _raw(one), strict=False)
-    if "*" not in other and "?" not in other:
-        return glob_matches(one, _raw(other), strict=False)
-    return any(_meet(a, b) for a in _readings(one) for b in _readings(other))
+        return None
+    for literal, glob in ((one, other), (other, one)):
+        if "*" not in literal and "?" not in literal:
+            return _raw(literal) if glob_matches(glob, _raw(literal), strict=False) else None
+    names = (_meet(a, b) for a in _readings(one) for b in _readings(other))
+    return next((name for name in names if name is not None), None)
+
+
+def globs_meet(one: str, other: str) -> bool:
+    """Whether there is a name that both globs take in."""
+    return name_of_both(one, other) is not None
 
 
 def literal_prefix(glob: str) -> str:
@@ -218,3 +244,15 @@ def _ends_fit(one: str, other: str) -> bool:
     a, b = literal_prefix(one), literal_prefix(other)
     c, d = literal_suffix(one), literal_suffix(other)
     return (a.startswith(b) or b.startswith(a)) and (c.endswith(d) or d.endswith(c))
+
+
+def near(globs: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of globs whose literal ends fit each other, each glob with itself too: no others can meet."""
+    listed = sorted((literal_prefix(glob), literal_suffix(glob), glob) for glob in globs)
+    prefixes = [prefix for prefix, _, _ in listed]
+    for index, (prefix, suffix, glob) in enumerate(listed):
+        end = bisect_left(prefixes, prefix + "\U0010ffff", lo=index)
+        yield glob, glob
+        for _, ending, other in listed[index + 1 : end]:
+            if ending.endswith(suffix) or suffix.endswith(ending):
+                yield glob, other

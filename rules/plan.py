@@ -34,7 +34,8 @@ TOO_MANY_PATHS = "too many paths"
 COULD_NOT_BE_READ = "the masking rules could not be read"
 
 
-def _whole(reason: str, rule: Rule) -> Cut[bytes]:
+def _whole(reason: str, rule: Rule | None) -> Cut[bytes]:
+    assert rule is not None
     return Cut(MASK_BYTES, (), reason, rule.name)
 
 
@@ -127,14 +128,11 @@ class _Values:
             self.hides_whole = all(isinstance(method, Partial) for method in partials) and combine(partials).redacts
         self._automaton = Automaton(rules, bare)
 
-    def cut(self, data: bytes) -> Cut[bytes]:
-        """A value that is not too large; only where there is a `rule`."""
-        cut = self.read(data)
-        return self.unread(data, self.claims) if cut is None else cut
-
     def read(self, data: bytes) -> Cut[bytes] | None:
-        """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text."""
-        assert self.rule is not None
+        """The value masked as JSON, or whole because of its depth; None when it has to be masked as a text.
+
+        Only where there is a `rule`, and for no value that is too large.
+        """
         try:
             try:
                 cut = scan.cut(data, self._automaton.root, self._max_depth)
@@ -236,9 +234,11 @@ class Plan:
             return Cut(data)
         if len(data) > self._max_value_bytes:
             return _whole(TOO_LARGE, rule)
-        if named is None:
-            return self._values.cut(data)
-        return Cut(data) if scan.is_null(data) else _whole(NOT_A_HASH, rule)
+        if named is not None:
+            return Cut(data) if scan.is_null(data) else _whole(NOT_A_HASH, rule)
+        values = self._values
+        cut = values.read(data)
+        return values.unread(data, values.claims) if cut is None else cut
 
     def _of_field(self, name: bytes) -> tuple[list[_Claim], _Values]:
         """What names the hash field, and what the rules say of its value beside that."""
@@ -254,13 +254,16 @@ class Plan:
         rule = claims[0].rule if claims else values.rule
         if rule is None:
             return Cut(data)
-        if len(data) > self._limits.max_value_bytes:
+        if len(data) > self._max_value_bytes:
             return _whole(TOO_LARGE, rule)
         if scan.is_null(data):
             return Cut(data)
         if values.rule is None:
             return _text(data, claims, self._limits)
-        return self._stricter(data, claims, values) if claims else values.cut(data)
+        if claims:
+            return self._stricter(data, claims, values)
+        cut = values.read(data)
+        return values.unread(data, values.claims) if cut is None else cut
 
     def _stricter(self, data: bytes, claims: list[_Claim], values: _Values) -> Cut[bytes]:
         """A hash field under its name and under value-kind fields as well."""

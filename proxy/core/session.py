@@ -15,12 +15,21 @@ from .viewer import Viewer
 class Session(Protocol):
     """One reader's connection, without I/O. Each call yields steps.
 
+    A step may be worked out in another thread than the last one was, never two of one session at a time. What is
+    shared with other sessions must bear that; and one policy holds for all that a step decides (`Viewer.look`).
+
     Raises (from any of them): WireError, whose `answer` is sent to the reader before both sides close.
     """
 
     @property
     def logged_in(self) -> bool:
         """False until the first answer that is not "log in first"; the relay's login time-out looks at it."""
+        ...
+
+    @property
+    def weight(self) -> int:
+        """Bytes kept from before that a next step may have to go through again, however little it is fed; 0 where
+        that is soon done. What is heavy is worked out beside the loop."""
         ...
 
     def from_reader(self, data: bytes) -> Steps[None]:

@@ -31,7 +31,8 @@ class Viewer:
     The reader is nobody until a login was accepted, unless it is `fixed`, by the config or by a certificate: then
     it stays who it is (perhaps nobody), and its name needs no proof by the upstream. `prove` makes the probe
     that tries a name with a wrong password; a name that the upstream accepts with any password is an ordinary
-    reader.
+    reader. `policy` and `clock` are called in whatever thread a step is
+    worked out in.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Viewer:
         self.protocol = protocol
         self.peer = peer
         self.tally = tally if tally is not None else Tally()
-        self._policy = policy
+        self._newest = policy
+        self.policy = policy()
+        """The one that all of a step goes by: another may be put in force while a step is worked out in a thread."""
         self._clock = clock
         self._fixed = fixed
         self._verify_names = verify_names
@@ -64,9 +67,13 @@ class Viewer:
     def who(self) -> str:
         return self.reader.name or ""
 
-    @property
-    def policy(self) -> Policy:
-        return self._policy()
+    def look(self) -> bool:
+        """Goes by the policy of this moment from now on; True if that is another one. Called before each step, and
+        by what worked for long before it shows anything."""
+        newest = self._newest()
+        is_new = newest is not self.policy
+        self.policy = newest
+        return is_new
 
     def named(self, name: str | None) -> None:
         """The upstream said yes to this name (None: nobody again). A fixed reader stays who it is.
@@ -80,7 +87,7 @@ class Viewer:
     def settle(self) -> Steps[None]:
         """Tries a name that was accepted just now, if it may lift anything. Tried only when it lifts, a name that
         got in without a password would pass once the upstream asks for one."""
-        if self._proven is None and self._policy().may_lift_somewhere(self.reader, self.connection):
+        if self._proven is None and self.policy.may_lift_somewhere(self.reader, self.connection):
             yield from self._is_proven()
 
     def begin(self) -> Read:
@@ -94,11 +101,11 @@ class Viewer:
 
     def view(self, resource: Resource, policy: Policy | None = None) -> View:
         """The view without any lifting: what an ordinary reader sees, knowing whether it may be lifted."""
-        return (policy or self._policy()).view(self.reader, resource)
+        return (policy or self.policy).view(self.reader, resource)
 
     def anything(self, policy: Policy | None = None) -> View:
         """The view of the whole connection, for what names no resource: it masks while any rule does."""
-        return (policy or self._policy()).anything(self.reader, self.connection)
+        return (policy or self.policy).anything(self.reader, self.connection)
 
     def lift(self, views: Sequence[View], read: Read, operation: str) -> Steps[tuple[View, ...]]:
         """The views, each lifted if its reader may and the read is on record for all its rules.
@@ -117,7 +124,7 @@ class Viewer:
             receipts = yield from record(*missing.values())
             if receipts is None or self.lapsed(read):
                 return tuple(self._lift(view, read) for view in views)
-            self.tally.unmasked_reads += len(receipts)
+            self.tally.unmasked(len(receipts))
             read.receipts.update(zip(missing, receipts, strict=True))
         return tuple(self._lift(view, read) for view in views)
 
@@ -135,7 +142,7 @@ class Viewer:
 
     def refused(self, refusal: Refusal, resource: Resource | None, operation: str) -> Note:
         """The note of a refusal for the audit trail; counts it."""
-        self.tally.refusals[refusal.rule or ""] += 1
+        self.tally.refused(refusal.rule)
         tags = () if refusal.rule is None else (RuleTag(refusal.rule),)
         return Note(self._entry(REFUSED, resource, tags, operation, refusal.field))
 

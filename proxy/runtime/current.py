@@ -9,7 +9,8 @@ from rules.policy import Policy
 
 
 class Current:
-    """One for the process. `policy` is replaced whole; before the first good read it is the closed one.
+    """One for the process. `policy` is replaced whole; before the first good read it is the closed one. It is
+    replaced in the loop; `get`, a single look-up, may be called in any thread.
 
     `problems` are those of the newest state of the store, empty while that one is in force.
     `read_at_s` is when the policy in force was read, in seconds since 1970; None before the first.

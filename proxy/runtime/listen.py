@@ -260,7 +260,7 @@ class Listener:
             settings.protocol.name,
             peer,
             house.current.get,
-            trio.current_time,
+            trio.lowlevel.current_clock().current_time,  # as trio.current_time, for any thread
             tally=self._tally,
             fixed=fixed,
             verify_names=settings.verify_names,

@@ -118,7 +118,7 @@ class Metrics(Collector):
         unmasked = CounterMetricFamily("veil_unmasked_reads", "Reads shown unmasked, each recorded.", labels=where)
         reasons: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
         for connection in self._counted.connections:
-            tally = self._counted.tallies.get(connection.name) or Tally()
+            tally = (self._counted.tallies.get(connection.name) or Tally()).copied()
             here = [str(connection.platform), connection.name]
             for (rule, method), count in tally.masked.items():
                 masked.add_metric([*here, rule, method], count)
@@ -163,7 +163,7 @@ class Metrics(Collector):
 
     def _spans(self) -> Metric:
         spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
-        tallies = self._counted.tallies.values()
+        tallies = [tally.copied() for tally in self._counted.tallies.values()]
         buckets, total = [], 0
         for position, bound in enumerate((*map(str, BOUNDS_S), "+Inf")):
             total += sum(tally.spans[position] for tally in tallies)

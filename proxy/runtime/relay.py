@@ -8,6 +8,10 @@ Each direction is a lane, a task of its own; a change of policy is a third. The 
 is the order on the wire; a step that waits holds back its own lane only. A lane reads the next chunk when
 its session is done with the last one, so what is held is one chunk and one step a lane.
 
+A step that may take long is worked out in a thread, so that everybody else is carried meanwhile. A session is
+never in two steps at once: while a thread works one out, its other lanes wait for their turn. The thread is
+always waited for, even when the connection is over: nothing else may touch what it works on.
+
 Here nothing is decided and nothing is looked at: contents pass as bytes and are never logged.
 """
 
@@ -25,6 +29,10 @@ from proxy.core.steps import Ask, Close, EndServer, Hold, Note, Probe, Record, S
 from rules.audit import Entry, Receipt
 
 CHUNK_BYTES = 64 * 1024
+HEAVY_BYTES = CHUNK_BYTES  # more than one chunk at once; going to a thread and back costs about 0.1 ms
+GATHER_BYTES = 1024 * 1024  # read at once where a large frame is gathered: fewer ways to a thread and back
+SLOW_S = 0.01  # a lane whose last chunk took a step longer than this goes to a thread with the next, whatever its size
+THREADS = trio.CapacityLimiter(4)  # of the process: more would only hold more large values at once
 LAST_WORDS_S = 2.0  # for the answer to nonsense: a reader that does not take it may not keep the connection
 LINGER_S = 1.0  # closing a socket with unread bytes resets it, and the reset can overtake what was sent last
 
@@ -38,7 +46,9 @@ class Services(Protocol):
 
     async def ask(self, probe: Probe) -> bool: ...
 
-    def worked(self, seconds: float) -> None: ...
+    def worked(self, seconds: float) -> None:
+        """A step took that long. Called in the thread that the step ran in."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +61,33 @@ class Times:
 
 
 class _Lane:
-    """One direction: how far it has come, for whoever holds."""
+    """One direction: how far it has come, for whoever holds, and how much its next step may have to do."""
 
-    __slots__ = ("busy", "holding")
+    __slots__ = ("busy", "gathered", "holding", "longest_s", "was_slow")
 
     def __init__(self) -> None:
         self.busy = False
         self.holding = False
+        self.gathered = 0
+        """Bytes fed since a chunk came to anything: those of a frame that is not whole yet."""
+        self.longest_s = 0.0
+        """The longest step that the last chunk took."""
+        self.was_slow = False
+
+    @property
+    def room(self) -> int:
+        """How many bytes to read next."""
+        return CHUNK_BYTES if self.gathered < HEAVY_BYTES else GATHER_BYTES
+
+    def begin(self, size: int) -> None:
+        self.busy = True
+        self.was_slow = self.longest_s > SLOW_S
+        self.longest_s = 0.0
+        self.gathered += size
+
+    def came_to_something(self, size: int) -> None:
+        """All frames of the chunk but perhaps a last one, cut off, are done with."""
+        self.gathered = max(0, size - CHUNK_BYTES)
 
 
 class Relay:
@@ -86,6 +116,8 @@ class Relay:
         self._from_reader = _Lane()
         self._from_server = _Lane()
         self._policy_lane = _Lane()
+        self._turn = trio.Lock()  # held while a thread works a step out
+        self._clock = trio.current_time
         self._scope = trio.CancelScope()
         self._reason: str | None = None
         self._linger = False
@@ -94,6 +126,7 @@ class Relay:
         self._server_ended = False
         self._server_owes = False
         self._active_s = 0.0
+        self._worked_s = 0.0  # changed by whoever is in a step
         self.server_lost = False
 
     def policy_changed(self) -> None:
@@ -124,6 +157,7 @@ class Relay:
                 streams are closed by then.
         """
         self._active_s = trio.current_time()
+        self._clock = trio.lowlevel.current_clock().current_time  # as trio.current_time, for any thread
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -162,7 +196,7 @@ class Relay:
     async def _carry_reader(self) -> None:
         while not (self._server_ended or self._draining):
             try:
-                data = bytes(await self._reader.receive_some(CHUNK_BYTES))
+                data = bytes(await self._reader.receive_some(self._from_reader.room))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 self._finish("the reader's connection broke")
                 return
@@ -177,7 +211,7 @@ class Relay:
     async def _carry_server(self) -> None:
         while True:
             try:
-                data = bytes(await self._server.receive_some(CHUNK_BYTES))
+                data = bytes(await self._server.receive_some(self._from_server.room))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
             self._touch()
@@ -197,10 +231,16 @@ class Relay:
             await self._carry_out(lambda _: self._session.policy_changed(), b"", self._policy_lane)
 
     async def _watch_login(self) -> None:
-        if self._times.login_s:
-            await trio.sleep(self._times.login_s)
-            if not self._session.logged_in:
-                self._finish("not logged in in time")
+        """The time that steps took is not the reader's: a first command of 60 MiB may take as long by itself."""
+        if not self._times.login_s:
+            return
+        began_s, left_s = trio.current_time(), self._times.login_s
+        while left_s > 0:
+            await trio.sleep(left_s)
+            async with self._turn:
+                left_s = began_s + self._times.login_s + self._worked_s - trio.current_time()
+        if not self._session.logged_in:
+            self._finish("not logged in in time")
 
     async def _watch_idle(self) -> None:
         if not self._times.idle_s:
@@ -218,35 +258,68 @@ class Relay:
     # steps
 
     async def _carry_out(self, feed: Callable[[bytes], Steps[None]], data: bytes, lane: _Lane) -> None:
-        lane.busy = True
+        lane.begin(len(data))
         try:
-            await self._step_through(feed(data), lane)
+            if await self._step_through(feed(data), lane):
+                lane.came_to_something(len(data))
         except WireError as nonsense:
             await self._hang_up(nonsense)
         finally:
             lane.busy = False
 
-    async def _step_through(self, steps: Steps[None], lane: _Lane) -> None:
+    async def _step_through(self, steps: Steps[None], lane: _Lane) -> bool:
+        """Carries the steps out; says whether there was anything to carry out."""
         answer: object = None
+        anything = False
         while True:
-            if self._closing:  # the other lane met nonsense or the end: nothing more is judged or sent
-                await trio.sleep_forever()
-            began_s = trio.current_time()
-            try:
-                step = steps.send(answer)
-            except StopIteration:
-                self._services.worked(trio.current_time() - began_s)
-                lane.holding = False
-                self._signal()
-                return
-            self._services.worked(trio.current_time() - began_s)
+            step = await self._next_step(steps, answer, lane)
             if isinstance(step, Hold):
                 await self._hold(lane)
                 answer = None
-            else:
-                lane.holding = False
-                self._signal()
-                answer = await self._do(step)
+                continue
+            lane.holding = False
+            self._signal()
+            if step is None:
+                return anything
+            anything = True
+            answer = await self._do(step)
+
+    async def _next_step(self, steps: Steps[None], answer: object, lane: _Lane) -> Step | None:
+        """The session's next step in this lane, None after the last. No other lane is in a step of it meanwhile:
+        what is small runs between two awaits, what is not holds the turn."""
+        await self._stop_if_closing()
+        if not (self._turn.locked() or self._is_heavy(lane)):
+            return self._work_out(steps, answer, lane)
+        async with self._turn:
+            await self._stop_if_closing()
+            if not self._is_heavy(lane):
+                return self._work_out(steps, answer, lane)
+            step = await trio.to_thread.run_sync(self._work_out, steps, answer, lane, limiter=THREADS)
+            await self._stop_if_closing()  # what is worked out may no longer be sent
+        return step
+
+    async def _stop_if_closing(self) -> None:
+        """Once a lane met nonsense or the end, nothing more is judged or sent."""
+        if self._closing:
+            await trio.sleep_forever()
+
+    def _is_heavy(self, lane: _Lane) -> bool:
+        if lane.was_slow or lane.longest_s > SLOW_S:
+            return True
+        return lane.gathered + self._session.weight > HEAVY_BYTES
+
+    def _work_out(self, steps: Steps[None], answer: object, lane: _Lane) -> Step | None:
+        """In the loop or in a thread; touches the session, its lane and `worked` alone."""
+        began_s = self._clock()
+        try:
+            return steps.send(answer)
+        except StopIteration:
+            return None
+        finally:
+            took_s = self._clock() - began_s
+            lane.longest_s = max(lane.longest_s, took_s)
+            self._worked_s += took_s
+            self._services.worked(took_s)
 
     def _signal(self) -> None:
         self._progress.set()
@@ -255,9 +328,9 @@ class Relay:
     async def _hold(self, lane: _Lane) -> None:
         """Waits for another lane's progress.
 
-        The session has looked just before, and no other task ran since, so an event taken here misses
-        nothing. Holding again after looking again is no progress: two lanes that hold would wake each other
-        for ever.
+        The session has looked just before, and no other lane of it ran since (not even while a thread looked), so
+        an event taken here misses nothing. Holding again after looking again is no progress: two lanes that hold
+        would wake each other for ever.
         """
         if not lane.holding:
             lane.holding = True

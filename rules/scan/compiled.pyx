@@ -37,6 +37,8 @@ cdef extern from "lexer.h" nogil:
     const uint8_t *veil_outer(veil_cursor *cursor, ptrdiff_t inner)
     uint32_t veil_hash(const uint8_t *p, ptrdiff_t size)
 
+cdef object made_of = Cut  # looked up once
+
 include "fingerprint.pxi"
 include "mirror.pxi"
 include "written.pxi"
@@ -257,15 +259,36 @@ cdef Outcome read(Mirror x) noexcept nogil:
     return scan(x, 0, x.root)
 
 
-cdef inline Mirror take(object root, list spare):
-    return <Mirror?>spare.pop() if spare else Mirror(root)
+cdef class Spare:
+    """Mirrors of the automaton below one root that no scan uses now."""
+
+    cdef Mirror first  # the one that nearly every scan takes
+    cdef list others
+
+    def __cinit__(self):
+        self.others = []
+
+    cdef inline Mirror take(self, object root):
+        cdef Mirror x = self.first
+        if x is not None:
+            self.first = None
+            return x
+        return <Mirror>self.others.pop() if self.others else Mirror(root)
+
+    cdef inline int give_back(self, Mirror x) except -1:
+        x.let_go()
+        if self.first is None:
+            self.first = x
+        elif len(self.others) < MIRRORS_KEPT:
+            self.others.append(x)
+        return 0
 
 
-cdef inline int give_back(list spare, Mirror x) except -1:
-    x.let_go()
-    if len(spare) < MIRRORS_KEPT:
-        spare.append(x)
-    return 0
+cdef inline Spare spare_of(object root):
+    spare = root.spare
+    if spare is None:
+        spare = root.spare = Spare()
+    return <Spare?>spare
 
 
 cdef object failure_of(Mirror x, Outcome outcome):
@@ -291,22 +314,22 @@ cdef bytes result(Mirror x):
 
 def cut(bytes data not None, object root, Py_ssize_t max_depth):
     """What `mask` leaves, with what was hit; None when the text does not begin with a bracket. Raises what `mask` raises."""
-    cdef list spare
+    cdef Spare spare
     cdef Mirror x
     cdef Outcome outcome
     cdef uint8_t first = <uint8_t>PyBytes_AS_STRING(data)[0]  # 0 behind the last byte
     if first != c"{" and first != c"[":
         return None
-    spare = root.spare
-    x = take(root, spare)
+    spare = spare_of(root)
+    x = spare.take(root)
     try:
         outcome = run(x, data, MASK, max_depth)
         if outcome != FINE:
             raise failure_of(x, outcome)
         left = (data, (), None, None) if x.touches == 0 else (result(x), x.named(), None, None)
     finally:
-        give_back(spare, x)
-    return PyTuple_Type.tp_new(<PyTypeObject *>Cut, (left,), NULL)  # a Cut, without the detour over its constructor
+        spare.give_back(x)
+    return PyTuple_Type.tp_new(<PyTypeObject *>made_of, (left,), NULL)  # a Cut, without the detour over its constructor
 
 
 def mask(bytes data not None, object root, Py_ssize_t max_depth):
@@ -320,8 +343,8 @@ def mask(bytes data not None, object root, Py_ssize_t max_depth):
         TooManyPaths: from the automaton.
         MemoryError: there is none left.
     """
-    cdef list spare = root.spare
-    cdef Mirror x = take(root, spare)
+    cdef Spare spare = spare_of(root)
+    cdef Mirror x = spare.take(root)
     cdef Outcome outcome
     try:
         outcome = run(x, data, MASK, max_depth)
@@ -329,7 +352,7 @@ def mask(bytes data not None, object root, Py_ssize_t max_depth):
             raise failure_of(x, outcome)
         return (data, 0) if x.touches == 0 else (result(x), x.bits())
     finally:
-        give_back(spare, x)
+        spare.give_back(x)
 
 
 def mask_in(bytes data not None, object root, Py_ssize_t max_depth):
@@ -337,8 +360,8 @@ def mask_in(bytes data not None, object root, Py_ssize_t max_depth):
 
     Opened strings are looked into as well. Raises what `mask` raises, unless a mask was found before.
     """
-    cdef list spare = root.spare
-    cdef Mirror x = take(root, spare)
+    cdef Spare spare = spare_of(root)
+    cdef Mirror x = spare.take(root)
     cdef Outcome outcome
     try:
         outcome = run(x, data, FIND, max_depth)
@@ -348,13 +371,13 @@ def mask_in(bytes data not None, object root, Py_ssize_t max_depth):
             raise failure_of(x, outcome)
         return None
     finally:
-        give_back(spare, x)
+        spare.give_back(x)
 
 
 def opens(bytes data not None, object root, Py_ssize_t max_depth):
     """Whether what a JSON string holds is a document to be masked inside, not a text. Raises what `mask` raises."""
-    cdef list spare = root.spare
-    cdef Mirror x = take(root, spare)
+    cdef Spare spare = spare_of(root)
+    cdef Mirror x = spare.take(root)
     cdef Outcome outcome
     try:
         outcome = run(x, data, COUNT, max_depth)
@@ -362,4 +385,4 @@ def opens(bytes data not None, object root, Py_ssize_t max_depth):
             raise failure_of(x, outcome)
         return not x.unopened
     finally:
-        give_back(spare, x)
+        spare.give_back(x)

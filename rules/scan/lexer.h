@@ -14,12 +14,18 @@
 #define VEIL_SSE2 1
 #endif
 
+#if defined(__GNUC__)
+#define VEIL_INLINE static inline __attribute__((always_inline))
+#else
+#define VEIL_INLINE static inline
+#endif
+
 typedef const uint8_t *veil_at;
 
 #define VEIL_EACH(byte) (UINT64_C(0x0101010101010101) * (byte))
 
 /* The first byte that is a quote, a back-slash or a control character. */
-static inline veil_at veil_plain_end(veil_at p, veil_at end)
+VEIL_INLINE veil_at veil_plain_end(veil_at p, veil_at end)
 {
 #ifdef VEIL_SSE2
     const __m128i quote = _mm_set1_epi8('"'), slash = _mm_set1_epi8('\\'), control = _mm_set1_epi8(0x1f);
@@ -109,7 +115,7 @@ static int veil_is_utf8(veil_at p, veil_at end)
     }
 }
 
-static inline veil_at veil_blank_end(veil_at p, veil_at end)
+VEIL_INLINE veil_at veil_blank_end(veil_at p, veil_at end)
 {
     while (p < end && *p <= ' ' && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t'))
         p++;
@@ -131,7 +137,7 @@ static inline int veil_hex(uint8_t c)
 }
 
 /* The closing quote of the string whose contents start at p; NULL when it is no string. Tells whether it has escapes. */
-static inline veil_at veil_string_end(veil_at p, veil_at end, int *escaped)
+VEIL_INLINE veil_at veil_string_end(veil_at p, veil_at end, int *escaped)
 {
     *escaped = 0;
     for (;;) {

@@ -35,22 +35,23 @@ _T_OR_F = b"tf"
 _MANY = 1024  # rounds of a loop with nothing repeated inside; a round keeps some hundred bytes
 _WS = rb"[ \t\n\r]*+"
 _PLAIN = rb'[^"\\\x00-\x1f]'
+_PLAINS = _PLAIN + rb"{0,8192}+"  # no more at a time: a match keeps every other thread from running
 _ESCAPED = rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})'
 _EXPONENT = rb"[eE][+-]?+[0-9]++"
 _NUMBER = rb"-?+(?:0|[1-9][0-9]*+)(?:\.[0-9]++(?:%b|)|%b|)" % (_EXPONENT, _EXPONENT)  # with `?` it takes twice as long
 
 
 def _string_of(escapes: int) -> bytes:
-    """A string with no more escapes than that."""
-    return rb'"%b*+(?:%b%b*+){0,%d}"' % (_PLAIN, _ESCAPED, _PLAIN, escapes)
+    """A string with no more escapes than that, and none but short runs between them."""
+    return rb'"%b(?:%b%b){0,%d}"' % (_PLAINS, _ESCAPED, _PLAINS, escapes)
 
 
 _BLANK = re.compile(_WS)
 _VALUE = re.compile(_WS + rb"(?:(" + _string_of(_MANY) + rb")|(" + _NUMBER + rb"|true|false)|(null)|([{\[]))" + _WS)
 _IS_STRING, _IS_SCALAR, _IS_NULL = 1, 2, 3
-_PLAIN_KEY = re.compile(rb'%b"(%b*+)"%b:' % (_WS, _PLAIN, _WS))
+_PLAIN_KEY = re.compile(rb'%b"(%b)"%b:' % (_WS, _PLAINS, _WS))
 _OPENING_QUOTE = re.compile(_WS + rb'"')
-_CONTENTS = re.compile(rb"%b*+(?:%b%b*+){0,%d}" % (_PLAIN, _ESCAPED, _PLAIN, _MANY))
+_CONTENTS = re.compile(rb"%b(?:%b%b){0,%d}" % (_PLAINS, _ESCAPED, _PLAINS, _MANY))
 _COLON = re.compile(_WS + rb":")
 
 # Members and elements in a part that nothing reaches, each with its comma, so that the last one is always left over.
@@ -162,7 +163,7 @@ def _walk(data: bytes, state: State, max_depth: int, depth: int, opened: int) ->
             else:
                 state = state.element
         value = _VALUE.match(data, pos)
-        if value is None:  # none, or a string with too many escapes for one match
+        if value is None:  # none, or a string that is too much for one match
             kind = _IS_STRING
             start, end = _any_string(data, pos)
             pos = _past_blank(data, end)

@@ -31,6 +31,8 @@ cdef Outcome grow_out(Mirror x, size_t more) noexcept nogil:
 
 
 cdef inline Outcome put(Mirror x, const void *data, size_t size) noexcept nogil:
+    if size == 0:  # there may be no buffer yet, and C forbids to copy even nothing to nowhere
+        return FINE
     if make_room(x, size) != FINE:
         return NO_MEMORY
     memcpy(x.out + x.out_size, data, size)

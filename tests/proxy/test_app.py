@@ -50,6 +50,8 @@ class Lines:
         else:
             yield EndServer()
 
+    weight = 0
+
     def from_server(self, data: bytes) -> Steps[None]:
         if data:
             yield ToReader(plain(data))

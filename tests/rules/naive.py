@@ -6,6 +6,7 @@ Knows nothing of bits, states or bytes, and shares no code with the engine but t
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -26,9 +27,10 @@ class Members:
 
 @dataclass(frozen=True)
 class Holding:
-    """A string that holds a document."""
+    """A string that holds a document, and how that is spelled, where it was read."""
 
     inner: object
+    text: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,19 @@ class Broken:
     text: str
 
 
+def _no_constant(name: str) -> object:
+    raise ValueError(name)
+
+
+READER = json.JSONDecoder(
+    object_pairs_hook=lambda pairs: Members(tuple(pairs)), parse_int=Number, parse_float=Number, parse_constant=_no_constant
+)
+
+
 def parse(text: str) -> object:
-    return _opened(
-        json.loads(text, object_pairs_hook=lambda pairs: Members(tuple(pairs)), parse_int=Number, parse_float=Number)
-    )
+    """Raises ValueError when it is no JSON, or holds half a surrogate pair."""
+    text.encode()
+    return _opened(READER.decode(text))
 
 
 def _opened(node: object) -> object:
@@ -52,7 +63,7 @@ def _opened(node: object) -> object:
             return [_opened(each) for each in node]
         case str() if node.lstrip(" \t\n\r")[:1] in ("{", "["):
             try:
-                return Holding(parse(node))
+                return Holding(parse(node), node)
             except ValueError:
                 return Broken(node)
     return node
@@ -154,13 +165,18 @@ def _partial(node: object, partials: list[Partial]) -> object:
         case Number() | Broken():
             spelled = node.text
         case Holding():
-            spelled = dump(node.inner)
+            spelled = node.text or dump(node.inner)
         case _:
             spelled = str(node)
     if any(len(spelled) <= each.keep_first + each.keep_last for each in partials):
         return MASK
     shown = spelled[:first] + "•" * (len(spelled) - first - last) + spelled[len(spelled) - last :]
     return _opened(shown)
+
+
+def _spelled(text: str) -> str:
+    """A JSON string; only half a surrogate pair has to be escaped, since no UTF-8 stands for it."""
+    return re.sub("[\ud800-\udfff]", lambda half: f"\\u{ord(half[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def dump(node: object) -> str:
@@ -171,7 +187,9 @@ def dump(node: object) -> str:
         case list():
             return "[" + ",".join(map(dump, node)) + "]"
         case Number() | Broken():
-            return node.text if isinstance(node, Number) else json.dumps(node.text, ensure_ascii=False)
+            return node.text if isinstance(node, Number) else _spelled(node.text)
         case Holding():
-            return json.dumps(dump(node.inner), ensure_ascii=False)
-    return json.dumps(node, ensure_ascii=False)
+            return _spelled(dump(node.inner))
+        case str():
+            return _spelled(node)
+    return json.dumps(node)

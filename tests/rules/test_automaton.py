@@ -13,6 +13,8 @@ from rules.model import Hit, Rule
 from . import naive
 from .making import masked, partial, path, plan, rule, whole_value
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 NAMES = ["a", "a", "b", "c"]
 METHODS = st.sampled_from([path("$.a").method, path("$.a").method, partial(1, 0), partial(0, 2), partial(2, 2), partial(1, 1)])
 STEPS = st.sampled_from([".a", ".b", ".*", "[*]", "..a", "..b", "['c']"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rules.model import Kind
-from rules.patterns import Matcher, glob_matches, globs_meet, literal_prefix, literal_suffix
+from rules.patterns import Matcher, glob_matches, globs_meet, literal_prefix, literal_suffix, name_of_both
 
 
 def either(glob: str, name: bytes) -> bool:
@@ -180,18 +181,40 @@ def test_a_name_that_fits_both_means_that_the_globs_meet(one: str, other: str, n
         assert globs_meet(one, other)
 
 
-short_globs = st.text(alphabet="ab*?", max_size=4)
-SHORT_NAMES = [b"", *(bytes(each) for each in (b"a", b"b"))]
-for _ in range(5):
-    SHORT_NAMES = sorted({name + tail for name in SHORT_NAMES for tail in (b"", b"a", b"b", "é".encode())}, key=len)
-SHORT_NAMES = SHORT_NAMES[:1500]
-
-
-@settings(max_examples=60, deadline=None)
-@given(short_globs, short_globs)
+@settings(max_examples=300, deadline=None)
+@given(globs, globs)
 def test_globs_that_meet_have_a_name_to_show_for_it(one: str, other: str) -> None:
-    if globs_meet(one, other):
-        assert any(either(one, name) and either(other, name) for name in SHORT_NAMES)
+    name = name_of_both(one, other)
+
+    assert globs_meet(one, other) is (name is not None)
+    assert name is None or (either(one, name) and either(other, name))
+
+
+CHARACTERS = [b"a", b"b", b"\n", b"\xff", b"\xc3", b"\xa9", "é".encode(), "€".encode(), "😀".encode()]
+SHORT_NAMES = [b"".join(each) for length in range(5) for each in itertools.product(CHARACTERS, repeat=length)]
+SHORT_GLOBS = ["".join(each) for length in range(3) for each in itertools.product("aé*?", repeat=length)]
+
+
+def test_short_globs_meet_exactly_where_one_of_all_short_names_fits_both() -> None:
+    taken = {glob: {name for name in SHORT_NAMES if any(naive_readings(glob, name))} for glob in SHORT_GLOBS}
+    pairs = list(itertools.product(SHORT_GLOBS, repeat=2))
+    expected = [(one, other) for one, other in pairs if taken[one] & taken[other]]
+
+    found = [(one, other) for one, other in pairs if globs_meet(one, other)]
+
+    assert 0 < len(expected) < len(pairs)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("*?" * 120, "?a" * 120), ("a*" * 120 + "b", "*a?" * 80 + "b"), ("?" * 249, "??*" * 80)]
+)
+def test_long_globs_are_compared_in_a_moment(one: str, other: str) -> None:
+    begun = time.process_time()
+    name = name_of_both(one, other)
+
+    assert name is not None
+    assert time.process_time() - begun < 2
 
 
 def test_the_literal_ends_of_a_glob_are_what_its_names_share() -> None:

@@ -10,6 +10,8 @@ from rules.plan import Plan, closed_plan
 
 from .making import MASK, hash_field, header, masked, partial, path, plan, record_key, rule, whole_value
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 TYPED = (Platform.KAFKA, Platform.RABBITMQ, Platform.ARTEMIS)
 TEXTUAL = (Platform.REDIS, Platform.MEMCACHED)
 VALUE = Hit("value", "redact", "R")

@@ -8,6 +8,8 @@ from rules.model import Field, Hit, Limits, Method, Platform, Redact
 
 from .making import MASK, hash_field, header, partial, path, plan, whole_value
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 M = "••••"
 VALUE = Hit("value", "redact", "R")
 

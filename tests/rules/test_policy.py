@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -177,3 +179,35 @@ def test_the_closed_policy_lifts_nothing_anywhere() -> None:
     assert policy(allowed=Extent(connection="shop")).may_lift_somewhere(ALICE, SHOP)
     assert not policy().may_lift_somewhere(ALICE, SHOP)
     assert not Policy.closed().may_lift_somewhere(ALICE, SHOP)
+
+
+@pytest.mark.slow
+def test_many_threads_at_once_see_what_one_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CACHE_SIZE", 8)  # so that views are thrown out all the time
+    shared = policy(RULE)
+    keys = [b"customer:%d" % number for number in range(40)] + [b"free:%d" % number for number in range(40)]
+    wrong: list[object] = []
+
+    def work(start: int) -> None:
+        try:
+            for at in range(4000):
+                name = keys[(start + at * 7) % len(keys)]
+                if shared.view(ALICE, Resource(SHOP, Kind.KEY, name)).masks != name.startswith(b"customer"):
+                    wrong.append(name)
+                shared.anything(Reader(f"u{at % 20}"), SHOP)
+        except Exception as error:  # noqa: BLE001  told below: a thread's own end tells nobody
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in range(4)]
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before_s)
+
+    assert wrong == []
+    assert len(shared._views) <= 8

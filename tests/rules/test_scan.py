@@ -16,6 +16,8 @@ from rules.model import Limits
 
 from .making import MASK, masked, partial, path, plan, rule
 
+pytestmark = pytest.mark.usefixtures("scanner")
+
 CORPORA = Path(__file__).parent.parent / "corpora"
 SUITE = sorted((CORPORA / "JSONTestSuite" / "test_parsing").glob("*.json"))
 TRANSFORM = sorted((CORPORA / "JSONTestSuite" / "test_transform").glob("*.json"))

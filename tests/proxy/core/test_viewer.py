@@ -115,11 +115,25 @@ def test_a_rule_that_came_since_is_recorded_anew(stage: Stage) -> None:
     stage.policy = Policy(
         RuleBook("2", (*RULES, Rule("New", Platform.REDIS, ((Kind.KEY, ("a:*",)),), fields=(WHOLE,))), ACCESS)
     )
+    stage.viewer.look()
     view = stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1"))
 
     assert stage.viewer.recorded(view, read).masks
     assert stage.lift(b"a:1", read=read) == [True]
     assert [tag.name for tag in stage.recorded[-1].rules] == ["One", "New"]
+
+
+def test_a_rule_that_comes_in_the_middle_of_a_step_is_seen_at_the_next_look(stage: Stage) -> None:
+    before = stage.viewer.policy
+    stage.policy = Policy(RuleBook("2", (), ACCESS))
+
+    assert stage.viewer.policy is before
+    assert stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1")).masks
+    assert stage.viewer.anything().masks
+    assert stage.viewer.look()
+    assert stage.viewer.policy is stage.policy
+    assert not stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1")).masks
+    assert not stage.viewer.look()
 
 
 def test_nothing_is_lifted_without_a_receipt(stage: Stage) -> None:

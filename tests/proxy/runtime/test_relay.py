@@ -251,8 +251,10 @@ async def test_a_connection_is_quiet_once_the_server_has_answered(
 
 
 async def test_each_span_of_work_is_told_without_what_it_waited_for(
-    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(relay_module, "SLOW_S", 1.0)  # a thread would be outrun by a clock that jumps
+
     def from_server(data: bytes) -> Steps[None]:
         if data:
             autojump_clock.jump(0.25)

@@ -22,6 +22,7 @@ class Scripted:
         self._from_reader = from_reader
         self._from_server = from_server
         self.logged_in = True
+        self.weight = 0
         self.policy_changes = 0
 
     def from_reader(self, data: bytes) -> Steps[None]:
@@ -75,6 +76,7 @@ class Wired:
         self.reader, near_reader = trio.testing.memory_stream_pair()
         self.server, near_server = trio.testing.memory_stream_pair()
         self.desk = Desk()
+        self.session = session
         self.relay = Relay(session, near_reader, near_server, self.desk, times)
         self.ended: str | None = None
 

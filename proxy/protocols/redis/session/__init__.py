@@ -42,6 +42,10 @@ class RedisSession:
     def logged_in(self) -> bool:
         return self._state.logged_in
 
+    @property
+    def weight(self) -> int:
+        return self._state.pending.weight + self._requests.weight
+
     def from_reader(self, data: bytes) -> Steps[None]:
         if not data:
             yield EndServer()
@@ -57,6 +61,7 @@ class RedisSession:
         yield from self._drive(self._server_loop)
 
     def policy_changed(self) -> Steps[None]:
+        self._state.viewer.look()
         reason = self._answers.must_end()
         if reason:
             yield Close(reason)
@@ -70,9 +75,12 @@ class RedisSession:
 
     def _drive(self, loop: Loop) -> Steps[None]:
         answer: object = None
+        look = self._state.viewer.look
         try:
+            look()
             while (step := loop.send(answer)) is not None:
                 answer = yield step
+                look()
         except WireError:
             yield from self._state.flush()
             raise

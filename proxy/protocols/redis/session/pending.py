@@ -21,6 +21,8 @@ from .identity import Claim
 
 MOST_ITEMS = 1024  # commands in flight before the reader is read no further
 MOST_BYTES = 1024 * 1024  # and their arguments
+LARGE_BYTES = 32 * 1024  # a command whose arguments take time to judge again or to look up views for
+ARGUMENT_BYTES = 32  # what an argument counts for beside its bytes: a thousand short ones take as long as a long one
 
 
 class Role(Enum):
@@ -54,6 +56,12 @@ class Sent:
     answers: int = 1
     """Confirmations still to come; 0: not yet known (UNSUBSCRIBE of everything)."""
     size: int = 0
+    weight: int = 0
+    """Bytes that its answer, or a change of rules, may have to look through again; of EXEC those of its queue."""
+
+
+def weight_of(argv: tuple[bytes, ...]) -> int:
+    return sum(map(len, argv)) + ARGUMENT_BYTES * len(argv)
 
 
 @dataclass(slots=True)
@@ -66,11 +74,13 @@ class Local:
 class Pending:
     """First in, first out. Look at the head, send, then pop: while a send waits, nothing may overtake it."""
 
-    __slots__ = ("_bytes", "_items")
+    __slots__ = ("_bytes", "_items", "weight")
 
     def __init__(self) -> None:
         self._items: deque[Sent | Local] = deque()
         self._bytes = 0
+        self.weight = 0
+        """Of what is large in it; a flood of small commands weighs nothing."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -90,7 +100,11 @@ class Pending:
     def push(self, item: Sent | Local) -> None:
         if isinstance(item, Sent):
             item.size = sum(map(len, item.argv))
+            item.weight += item.size + ARGUMENT_BYTES * len(item.argv)
+            if item.weight < LARGE_BYTES:
+                item.weight = 0
             self._bytes += item.size
+            self.weight += item.weight
         self._items.append(item)
 
     def head(self) -> Sent | Local | None:
@@ -111,6 +125,7 @@ class Pending:
         item = self._items.popleft()
         if isinstance(item, Sent):
             self._bytes -= item.size
+            self.weight -= item.weight
 
 
 @dataclass(slots=True)
@@ -119,4 +134,5 @@ class Transaction:
 
     queue: list[tuple[tuple[bytes, ...], Read]] = field(default_factory=list)
     size: int = 0
+    weight: int = 0
     refused: bool = False

@@ -161,20 +161,27 @@ class Replies:
             return False
         kind, channel, at = found
         assert node.kids is not None
+        payload = node.kids[at]
+        while True:
+            node.kids[at], lens = self._payload(kind, channel, payload)
+            if not self._state.viewer.look():
+                break  # else a policy came while it was masked
+        self._count(lens)
+        self._state.say(shown(node))
+        return True
+
+    def _payload(self, kind: bytes, channel: bytes, payload: Node) -> tuple[Node, Lens]:
         viewer = self._state.viewer
         read = self._state.subscriptions.read_of(kind, channel)
         view = viewer.view(viewer.resource(Kind.KEY, channel))
         if read is not None:
             view = viewer.recorded(view, read)
         lens = Lens(lambda _: (view,), lambda: (viewer.anything(),))
-        payload = node.kids[at]
         if payload.kids is None:
-            node.kids[at] = lens.value(channel, payload)
-        elif channel != INVALIDATIONS and lens.masks_anything:
-            node.kids[at] = lens.hide(payload)
-        self._count(lens)
-        self._state.say(shown(node))
-        return True
+            return lens.value(channel, payload), lens
+        if channel != INVALIDATIONS and lens.masks_anything:
+            return lens.hide(payload), lens
+        return payload, lens
 
     def _monitor_line(self, node: Node, read: Read) -> None:
         viewer = self._state.viewer
@@ -344,8 +351,12 @@ class Replies:
             yield from state.lift(wanted, item.read, item.verdict.row.name)
             yield from self._show(item, node, lift=False)
             return
+        data = shown(laid)
+        if state.viewer.look():  # a policy came while this was masked
+            yield from self._show(item, node, lift=lift)
+            return
         self._count(glance.lens)
-        self._say(item, shown(laid))
+        self._say(item, data)
 
     def _glance(self, item: Sent) -> Glance:
         """What the reply may be shown as under the policy of now."""

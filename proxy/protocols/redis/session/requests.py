@@ -13,7 +13,7 @@ from .. import refuse, wire
 from ..surface import find
 from ..surface.judge import Refused
 from . import identity
-from .pending import MOST_BYTES, Local, Role, Sent, Transaction
+from .pending import MOST_BYTES, Local, Role, Sent, Transaction, weight_of
 from .state import FLUSH_BYTES, Loop, State
 from .subscriptions import FAMILY, SUBSCRIBES
 
@@ -30,6 +30,11 @@ class Requests:
         self._transaction: Transaction | None = None
         self._muted = False
         self._skips = 0
+
+    @property
+    def weight(self) -> int:
+        """Of the transaction that is open: EXEC, four letters, judges all of it again."""
+        return 0 if self._transaction is None else self._transaction.weight
 
     def run(self) -> Loop:
         """For as long as the connection lives."""
@@ -116,6 +121,7 @@ class Requests:
         claim: identity.Claim | None = None,
         answers: int = 1,
         read: Read | None = None,
+        weight: int = 0,
     ) -> Steps[Sent | None]:
         """Judges a command and sends it, or answers the refusal; None when it was refused."""
         read = read or self._state.viewer.begin()
@@ -130,8 +136,10 @@ class Requests:
             transaction.size += sum(map(len, argv))
             if transaction.size > MOST_QUEUED_BYTES:
                 raise WireError("a transaction larger than what is kept", refuse.TOO_LARGE)
+            transaction.weight += weight_of(argv)
             transaction.queue.append((argv, read))
-        sent = Sent(argv, verdict, self._state.viewer.policy, read, role, self._is_mute(), claim, answers)
+        mute = self._is_mute()
+        sent = Sent(argv, verdict, self._state.viewer.policy, read, role, mute, claim, answers, weight=weight)
         self._state.pending.push(sent)
         self._state.send(wire.encode_command(verdict.argv))
         if role is Role.COPY_STREAM:
@@ -161,7 +169,7 @@ class Requests:
         if refused:
             yield from self._forward((b"DISCARD",), Role.EXEC_REFUSED)
         else:
-            yield from self._forward(argv, Role.EXEC)
+            yield from self._forward(argv, Role.EXEC, weight=transaction.weight)
 
     def _client_reply(self, argv: tuple[bytes, ...]) -> Steps[None]:
         """CLIENT REPLY is carried out here: sent up, it would shift every later reply by one command."""

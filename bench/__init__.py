@@ -1,0 +1,1 @@
+"""What Veil costs, measured. Run by hand or by `make bench`; no test measures time here."""
