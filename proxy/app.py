@@ -3,6 +3,8 @@
 journal ◀── listeners ──▶ upstreams          signals: TERM, INT  drain, then stop; a second one: at once
    ▲            │                                     HUP        read rules and certificates now
 watch ──▶ current policy ──▶ admin port
+
+As one of several processes it is a `Part`: it is handed its sockets, and has a supervisor in place of an admin port.
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import trio
@@ -25,7 +28,7 @@ from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
 from proxy.runtime.hear import Ears
 from proxy.runtime.journal import LIMIT_S, Journal
-from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
+from proxy.runtime.listen import BACKLOG, CannotBind, Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.relay import Times
@@ -35,6 +38,9 @@ from proxy.runtime.trail import FileTrail, Trail
 from proxy.runtime.trail.stream import StreamTrail
 from proxy.runtime.upstream import Address
 from proxy.runtime.watch import Watch
+from proxy.runtime.workers.desk import Desk
+from proxy.runtime.workers.figures import figures_of
+from proxy.runtime.workers.report import Report
 from proxy.settings import Configuration
 from proxy.settings.model import ConnectionSection, ListenerSection
 from rules.access import UNMASKED, Access, Reader
@@ -45,6 +51,7 @@ DRAIN_S = 10.0  # below the 30 s that orchestrators give
 QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
 STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
 LOOK_S = 0.1
+FIRST_READ_S = 2.0  # a worker takes no readers before it has read the rules: others have them in force meanwhile
 DESCRIPTORS_KEPT = 160  # for the admin port, probes of names, listeners, the trail and the rules
 
 
@@ -54,6 +61,16 @@ class Bound:
 
     admin: Address
     listeners: tuple[tuple[ListenerSettings, Address], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one of several processes has of the whole: room for so many readers, and a socket or more for each listener,
+    bound and not listening yet."""
+
+    most: int
+    sockets: Sequence[Sequence[socket.socket]]
+    desk: Desk
 
 
 def listener_settings(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> list[ListenerSettings]:
@@ -135,7 +152,9 @@ def _one_listener(
 class App:
     """One run. Everything it opens is closed when `run` returns."""
 
-    def __init__(self, configuration: Configuration, protocols: Mapping[str, ProtocolEntry], log: Log) -> None:
+    def __init__(
+        self, configuration: Configuration, protocols: Mapping[str, ProtocolEntry], log: Log, part: Part | None = None
+    ) -> None:
         """Opens the audit trail.
 
         Raises:
@@ -143,11 +162,12 @@ class App:
         """
         self.configuration = configuration
         self._log = log
+        self._part = part
         self._settings = listener_settings(configuration, protocols)
         self.current = Current()
         self.journal = Journal(trail_of(configuration), log)
-        wanted = configuration.settings.limits.max_connections
-        self._census = Census(min(wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
+        self._wanted = configuration.settings.limits.max_connections if part is None else part.most
+        self._census = Census(min(self._wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
         self._store = configuration.store(admission(brokers_of(configuration)))
         self.watch = Watch(self._store, self.current, self.journal, limits_of(configuration), log)
@@ -165,6 +185,19 @@ class App:
         if self._stop.is_set():
             self._stop_now.set()
         self._stop.set()
+
+    def drain(self) -> None:
+        """Drains and stops, however often it is called."""
+        self._stop.set()
+
+    def stop_now(self) -> None:
+        self._stop.set()
+        self._stop_now.set()
+
+    def reread(self) -> None:
+        """Reads the rules and the files of TLS now."""
+        self.watch.reread()
+        self.certificates.reread()
 
     async def run(self, *, signals: bool = True, task_status: trio.TaskStatus[Bound] = trio.TASK_STATUS_IGNORED) -> None:
         """Serves until it is told to stop, by `stop` or a signal.
@@ -192,18 +225,17 @@ class App:
     async def _serve(self, *, signals: bool, task_status: trio.TaskStatus[Bound]) -> None:
         opened: list[trio.SocketListener] = []
         try:
-            admin_address = self.configuration.settings.admin.listen
-            admin_sockets = await bind(admin_address)
-            opened += admin_sockets
-            sockets: list[list[trio.SocketListener]] = []
-            for each in self._settings:
-                sockets.append(await bind(each.address))
-                opened += sockets[-1]
-            bound = Bound(
-                _real(admin_address, admin_sockets),
-                tuple((each, _real(each.address, own)) for each, own in zip(self._settings, sockets, strict=True)),
-            )
             async with trio.open_nursery() as nursery:
+                admin_address = self.configuration.settings.admin.listen
+                admin_sockets: list[trio.SocketListener] = []
+                sockets: list[list[trio.SocketListener]] = []
+                if self._part is None:
+                    admin_sockets = await bind(admin_address)
+                    opened += admin_sockets
+                    admin_address = _real(admin_address, admin_sockets)
+                    for each in self._settings:
+                        sockets.append(await bind(each.address))
+                        opened += sockets[-1]
                 if signals:
                     await nursery.start(self._obey_signals)
                 nursery.start_soon(self.watch.run)
@@ -211,9 +243,23 @@ class App:
                 if isinstance(self._store, RedisStore):
                     nursery.start_soon(Ears(self._store.hear, self.watch.look).run)
                 nursery.start_soon(self._warn_of_fixed_readers)
-                routes = Routes(self._state, self._metrics().page, CONTENT_TYPE)
-                nursery.start_soon(AdminServer(routes, bound.admin, self._log).run, admin_sockets)
+                if self._part is None:
+                    routes = Routes(self._state, self._metrics().page, CONTENT_TYPE)
+                    nursery.start_soon(AdminServer(routes, admin_address, self._log).run, admin_sockets)
+                else:
+                    nursery.start_soon(self._part.desk.run, self)
+                    with trio.move_on_after(FIRST_READ_S):
+                        await self.watch.first_read.wait()
+                    for each, own in zip(self._settings, self._part.sockets, strict=True):
+                        sockets.append([_listening(each.address, one) for one in own])
+                        opened += sockets[-1]
+                bound = Bound(
+                    admin_address,
+                    tuple((each, _real(each.address, own)) for each, own in zip(self._settings, sockets, strict=True)),
+                )
                 await self._serve_readers(sockets, bound, task_status)
+                if self._part is not None:
+                    await self._part.desk.farewell(self)
                 nursery.cancel_scope.cancel()
         finally:
             for listener in opened:
@@ -238,10 +284,11 @@ class App:
                         listener=str(address),
                         upstream=", ".join(map(str, settings.upstream)),
                     )
-                if self._census.most < self.configuration.settings.limits.max_connections:
+                if self._census.most < self._wanted:
                     reason = "max_connections is more than the open files that are allowed"
                     self._log.warning("few-descriptors", count=self._census.most, reason=reason)
-                self._log.info("serving", version=version(), scanner=scanner(), address=str(bound.admin))
+                if self._part is None:
+                    self._log.info("serving", version=version(), scanner=scanner(), address=str(bound.admin))
                 task_status.started(bound)
                 await self._stop.wait()
                 self._draining = True
@@ -270,8 +317,9 @@ class App:
             async for number in received:
                 self._log.info("signal", signal=signal.Signals(number).name)
                 if number == signal.SIGHUP:
-                    self.watch.reread()
-                    self.certificates.reread()
+                    self.reread()
+                elif self._part is not None:  # the supervisor is told as well, and says what is to be done at once
+                    self.drain()
                 else:
                     self.stop()
 
@@ -309,6 +357,20 @@ class App:
             warnings=(*self._warnings, *self._house.doubts.values(), *self.certificates.warnings),
         )
 
+    def report(self) -> Report:
+        """What a supervisor is told."""
+        state = self._state()
+        return Report(
+            state.rules_read,
+            state.bound,
+            state.draining,
+            state.audit_failing,
+            self.current.policy.version if self.current.is_read else "",
+            state.problems,
+            state.warnings,
+            figures_of(self._metrics().families()),
+        )
+
     def _metrics(self) -> Metrics:
         house = self._house
         return Metrics(
@@ -323,6 +385,18 @@ class App:
                 self.certificates.kept,
             )
         )
+
+
+def _listening(address: Address, own: socket.socket) -> trio.SocketListener:
+    """
+    Raises:
+        CannotBind: somebody listens there alone.
+    """
+    try:
+        own.listen(BACKLOG)
+    except OSError as failed:
+        raise CannotBind(f"cannot listen on {address}: {failed.strerror}") from None
+    return trio.SocketListener(trio.socket.from_stdlib_socket(own))
 
 
 def _real(address: Address, sockets: list[trio.SocketListener]) -> Address:
@@ -361,23 +435,33 @@ def room_for_readers(descriptors: int) -> int:
     return max(1, (descriptors - min(DESCRIPTORS_KEPT, descriptors // 2)) // 2)
 
 
-def run(configuration: Configuration, protocols: Mapping[str, ProtocolEntry]) -> None:
+def run(
+    configuration: Configuration,
+    protocols: Mapping[str, ProtocolEntry],
+    log: Log | None = None,
+    part: Callable[[], Part | None] = lambda: None,
+) -> None:
     """Runs until a signal.
 
     Raises:
         ConfigError: the audit file will not do.
         CannotBind: an address cannot be listened on.
     """
-    harden()
-    os.umask(0o077)
-    log = Log()
-    # What a callback of a library raises goes to standard error as it is: by its type and place, as everything else.
-    sys.unraisablehook = lambda told: log.failed("unraisable", told.exc_value or RuntimeError())
+    log = log or Log()
+    prepare(log)
 
     async def main() -> None:
-        await App(configuration, protocols, log).run()
+        await App(configuration, protocols, log, part()).run()
 
     unwrapped(lambda: trio.run(main))
+
+
+def prepare(log: Log) -> None:
+    """What the whole process is before it serves."""
+    harden()
+    os.umask(0o077)
+    # What a callback of a library raises goes to standard error as it is: by its type and place, as everything else.
+    sys.unraisablehook = lambda told: log.failed("unraisable", told.exc_value or RuntimeError())
 
 
 def unwrapped(work: Callable[[], None]) -> None:

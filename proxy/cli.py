@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rules.model import Kind, Platform, Problem, RuleBook
 
 FINE, PROBLEMS, USAGE, CANNOT_BIND = 0, 1, 2, 3
+WORKERS_LIMIT = 256  # more than machines have processors
 PARTS = "value | key | header:NAME | field:NAME"
 Verb = Callable[[argparse.Namespace], int]
 
@@ -72,7 +73,8 @@ def _parser() -> argparse.ArgumentParser:
 
     run = verb("run", _run, "Run every listener until SIGTERM or SIGINT; SIGHUP reads rules and TLS files at once.")
     run.add_argument("--config", required=True, metavar="FILE", help="the config, veil.yaml")
-    run.add_argument("--workers", type=int, default=1, metavar="N", help="processes (this version: 1)")
+    run.add_argument("--workers", type=_workers, default=1, metavar="N", help="processes that share the readers (default: 1)")
+    run.add_argument("--worker", type=int, metavar="FD", help=argparse.SUPPRESS)  # how one of them is started
 
     check = verb("check", _check, "Read config and rules, connect to nothing, and tell every problem.")
     what = check.add_mutually_exclusive_group(required=True)
@@ -117,6 +119,13 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--environment", metavar="E", help="left out: rules of every scope, grants without one")
 
 
+def _workers(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= WORKERS_LIMIT:
+        raise argparse.ArgumentTypeError(f"must be from 1 to {WORKERS_LIMIT}")
+    return count
+
+
 def _say(line: object) -> None:
     sys.stderr.write(f"{line}\n")
 
@@ -132,16 +141,19 @@ def _usage(message: str) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    if asked.workers != 1:
-        return _usage("--workers other than 1 is not carried out by this version")
-    from proxy import app
+    from proxy import app, supervisor, worker
     from proxy.core.errors import ConfigError
     from proxy.protocols import PROTOCOLS
     from proxy.runtime.listen import CannotBind
     from proxy.settings import load_configuration
 
     try:
-        app.run(load_configuration(asked.config, os.environ, PROTOCOLS), PROTOCOLS)
+        if asked.worker is not None:
+            return worker.run(asked.config, asked.worker, PROTOCOLS)
+        if asked.workers > 1:
+            supervisor.run(asked.config, PROTOCOLS, asked.workers)
+        else:
+            app.run(load_configuration(asked.config, os.environ, PROTOCOLS), PROTOCOLS)
     except ConfigError as bad:
         _tell(bad.problems)
         return USAGE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .model import AccessList, Connection, Extent, Grant, Patterns, Resource, Role, Whom
+from .model import AccessList, Connection, Extent, Grant, Patterns, Place, Resource, Role, Whom
 from .patterns import Matcher
 from .platforms import GRANTED, PLATFORMS
 
@@ -25,7 +25,18 @@ class Answer:
     """Whether a permission is held, and through what, in words for `explain`."""
 
     yes: bool
-    through: str = ""
+    what: str = ""
+    place: Place | None = None
+
+    @property
+    def through(self) -> str:
+        """For the operator, with the file that says so."""
+        return self.what if self.place is None else f"{self.what} at {self.place}"
+
+    @property
+    def through_short(self) -> str:
+        """For the reader, without the folders of the file."""
+        return self.what if self.place is None else f"{self.what} at {self.place.short}"
 
 
 class Access:
@@ -78,7 +89,7 @@ class Access:
             return Answer(False, f"user {reader.name} is disabled")
         teams = self._teams_of(reader.name)
         roles = self._roles_of(reader.name, teams)
-        allowed = ""
+        allowed = Answer(False, "no grant")
         for grant in self._grants:
             if not self._is_for(grant, reader.name, teams, roles) or not _covers(
                 grant.permission, permission, allow=grant.allow
@@ -86,18 +97,18 @@ class Access:
                 continue
             if not grant.allow:
                 if self._reaches(grant.on, connection, resource, deny=True):
-                    return Answer(False, f"denied to {grant.whom} {grant.name} at {grant.place}")
-            elif not allowed and self._reaches(grant.on, connection, resource, deny=False):
-                allowed = f"granted to {grant.whom} {grant.name} at {grant.place}"
+                    return Answer(False, f"denied to {grant.whom} {grant.name}", grant.place)
+            elif not allowed.yes and self._reaches(grant.on, connection, resource, deny=False):
+                allowed = Answer(True, f"granted to {grant.whom} {grant.name}", grant.place)
         for name in sorted(roles):
             role: Role | None = self._roles.get(name)
-            if allowed or role is None:
+            if allowed.yes or role is None:
                 continue
             extent = role.on or Extent(installation=True)
             held = any(_covers(each, permission, allow=True) for each in role.permissions)
             if held and self._reaches(extent, connection, resource, deny=False):
-                allowed = f"through role {name}{self._by_team(name, reader.name, teams)}"
-        return Answer(bool(allowed), allowed or "no grant")
+                allowed = Answer(True, f"through role {name}{self._by_team(name, reader.name, teams)}")
+        return allowed
 
     def _teams_of(self, name: str) -> frozenset[str]:
         user = self._users.get(name)

@@ -13,6 +13,12 @@ from .model import Field, Kind, Partial, Patterns, Platform, Resource, Rule, Rul
 from .patterns import glob_matches
 from .policy import applies_in
 from .preview import ask
+from .view import View
+
+NAME_LIMIT = 256  # characters of a resource's name in an answer that goes over a network
+
+NOBODY = "a reader who is not logged in"
+UNCOVERED = "no rule covers it: it is shown as it is"
 
 
 def explain(
@@ -35,7 +41,7 @@ def explain(
     """
     asked = ask(book, platform=platform, kind=kind, name=name, connection=connection, environment=environment)
     resource = asked.resource
-    reader = "a reader who is not logged in" if who is None else who
+    reader = who or NOBODY
     held = Access(asked.book.access).may(Reader(who), UNMASKED, resource)
     lines = [f"{kind} {_quoted(spell_name(name))} on {_where(platform, connection, environment)}, read by {_plain(reader)}"]
     covering = 0
@@ -46,20 +52,50 @@ def explain(
         lines.extend(told)
         if covers:
             covering += 1
-            verdict = f"lifted: {held.through}" if held.yes else f"masks: {held.through}"
-            lines.append(f"  {_plain(verdict)}")
+            lines.append(_verdict(held.yes, held.through))
     if not covering:
-        lines.append("no rule covers it: it is shown as it is")
-    elif held.yes:
-        lines.append(f"{_plain(reader)} may read it unmasked, once the read is recorded")
-    else:
-        lines.append(f"{_plain(reader)} sees it masked")
-    return lines
+        return [*lines, UNCOVERED]
+    return [*lines, _outcome(reader, may_lift=held.yes)]
+
+
+def explain_view(view: View, *, doubt: str = "") -> list[str]:
+    """The same lines for the reader of a view, of what covers the resource alone: rules that do not apply, and what
+    others are granted, are not told.
+
+    `doubt`: why the reader may not lift although a grant says so; "" where nothing is known against it.
+    """
+    resource = view.resource
+    connection = resource.connection
+    reader = view.who or NOBODY
+    name = spell_name(resource.name[:NAME_LIMIT])
+    told = name if len(resource.name) <= NAME_LIMIT else f"{name}…"
+    where = _where(connection.platform, connection.name, connection.environment or "")
+    lines = [f"{resource.kind} {_quoted(told)} on {where}, read by {_plain(reader)}"]
+    if not view.covered:
+        return [*lines, UNCOVERED]
+    may_lift = view.may_lift and not doubt
+    through = doubt if view.may_lift and doubt else view.grant
+    for rule in view.rules:
+        lines.extend(_covering(rule, rule.place.short, resource))
+        lines.append(_verdict(may_lift, through))
+    if not view.rules and view.refusal is not None:  # the closed policy has a reason and no rules
+        lines.append(f"{view.refusal.reason}: it is masked whole")
+    return [*lines, _outcome(reader, may_lift=may_lift)]
+
+
+def _verdict(may_lift: bool, through: str) -> str:
+    return f"  {_plain(f'lifted: {through}' if may_lift else f'masks: {through}')}"
+
+
+def _outcome(reader: str, *, may_lift: bool) -> str:
+    if may_lift:
+        return f"{_plain(reader)} may read it unmasked, once the read is recorded"
+    return f"{_plain(reader)} sees it masked"
 
 
 def _where(platform: Platform, connection: str | None, environment: str | None) -> str:
     left_out = [word for word, value in (("connection", connection), ("environment", environment)) if value is None]
-    named = [_quoted(value) for value in (connection, environment) if value is not None]
+    named = [_quoted(value) for value in (connection, environment) if value]
     place = f"{platform} ({', '.join(named)})" if named else str(platform)
     if not left_out:
         return place
@@ -81,12 +117,18 @@ def _rule(given: Rule, rule: Rule, resource: Resource) -> tuple[list[str], bool]
         return [f"{head} does not cover it: it is for the {_scope(given)}"], False
     if excepting is not None:
         return [f"{head} does not cover it: its exception {_quoted(excepting)} fits"], False
-    scope = "everywhere" if _scope(given) == "" else f"for the {_scope(given)}"
-    lines = [f"{head} covers it: {resource.kind} {_quoted(fitting)} fits, {scope}"]
+    return _covering(given, str(rule.place), resource), True
+
+
+def _covering(rule: Rule, place: str, resource: Resource) -> list[str]:
+    """What is said of a rule that covers the resource."""
+    fitting = _first_fit(rule.resources, resource, strict=False) or ""
+    scope = "everywhere" if _scope(rule) == "" else f"for the {_scope(rule)}"
+    lines = [f"rule {_quoted(rule.name)} ({_plain(place)}) covers it: {resource.kind} {_quoted(fitting)} fits, {scope}"]
     if rule.mask_all:
         lines.append("  mask_all: redact")
     lines.extend(f"  {_plain(each.spelling)}: {_method(each)}" for each in rule.fields)
-    return lines, True
+    return lines
 
 
 def _scope(rule: Rule) -> str:

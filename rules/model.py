@@ -46,6 +46,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
+    @property
+    def short(self) -> str:
+        """Without folders, for readers elsewhere: where the files lie is the operator's business."""
+        return f"{self.file.rpartition('/')[2]}:{self.line}:{self.column}"
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

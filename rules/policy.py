@@ -80,7 +80,7 @@ class Policy:
         if not rules:
             return View(what, name)
         held = self._access.may(who, UNMASKED, what)
-        return View(what, name, self._plan(rules, what.connection), held.yes, held.through)
+        return View(what, name, self._plan(rules, what.connection), held.yes, held.through_short)
 
     def anything(self, who: Reader, connection: Connection) -> View:
         """The view of a connection as a whole, under the name `*`: it masks while any rule there masks for
@@ -102,7 +102,7 @@ class Policy:
         if not rules:
             return View(what, name)
         held = self._access.may_everywhere(who, UNMASKED, connection)
-        return View(what, name, self._plan(rules, connection), held.yes, held.through)
+        return View(what, name, self._plan(rules, connection), held.yes, held.through_short)
 
     def may_lift_somewhere(self, who: Reader, connection: Connection) -> bool:
         """Whether the reader may perhaps lift anything of a connection; a no is certain."""

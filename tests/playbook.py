@@ -55,6 +55,10 @@ class Play:
         self.carry(self.session.policy_changed())
         self._wake()
 
+    def wake(self) -> None:
+        self.carry(self.session.wake())
+        self._wake()
+
     def _wake(self) -> None:
         held, self.held = self.held, []
         for steps in held:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from rules.model import Problem
@@ -21,6 +21,16 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerState:
+    """One of several processes. `version` is that of the rules in force there, empty before the first."""
+
+    number: int
+    process: int
+    ready: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """What readiness depends on, at this moment."""
 
@@ -30,6 +40,8 @@ class State:
     audit_failing: bool
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
+    workers: tuple[WorkerState, ...] = ()
+    """Of several processes, each that lives."""
 
     @property
     def ready(self) -> bool:
@@ -38,13 +50,16 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
+    """`renew`, where there is one, is awaited before state or metrics are asked for."""
+
     state: Callable[[], State]
     metrics: Callable[[], bytes]
     metrics_type: str
+    renew: Callable[[], Awaitable[None]] | None = None
 
     def answer(self, method: str, target: str) -> Reply:
         """The reply to one request; the query of a target is not looked at."""
-        path = target.partition("?")[0]
+        path = path_of(target)
         if path not in ("/livez", "/readyz", "/metrics"):
             return Reply(404, TEXT, b"not found\n")
         if method not in ("GET", "HEAD"):
@@ -57,9 +72,13 @@ class Routes:
         return Reply(200 if state.ready else 503, JSON, readiness(state))
 
 
+def path_of(target: str) -> str:
+    return target.partition("?")[0]
+
+
 def readiness(state: State) -> bytes:
     """The JSON of /readyz: `ready`, a word for each check, and every problem by file, line and column."""
-    told = {
+    told: dict[str, object] = {
         "ready": state.ready,
         "rules": "not read" if not state.rules_read else "the newest state is refused" if state.problems else "in force",
         "listeners": "bound" if state.bound else "not bound",
@@ -71,4 +90,9 @@ def readiness(state: State) -> bytes:
         ],
         "warnings": list(state.warnings),
     }
+    if state.workers:
+        told["workers"] = [
+            {"worker": each.number, "process": each.process, "ready": each.ready, "rules": each.version}
+            for each in state.workers
+        ]
     return json.dumps(told, indent=2).encode("ascii") + b"\n"

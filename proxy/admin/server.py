@@ -9,7 +9,7 @@ from proxy.runtime.listen import accept_for_ever
 from proxy.runtime.log import Log
 from proxy.runtime.upstream import Address
 
-from .routes import TEXT, Reply, Routes
+from .routes import TEXT, Reply, Routes, path_of
 
 HEAD_BYTES = 16 * 1024
 REQUEST_S = 5.0  # for all of a request, so that a client that sends a byte a second holds nothing
@@ -66,7 +66,10 @@ class AdminServer:
                 if request is None:
                     return
                 method = request.method
-                reply = self._routes.answer(method.decode("ascii"), request.target.decode("ascii"))
+                target = request.target.decode("ascii")
+                if self._routes.renew is not None and path_of(target) in ("/readyz", "/metrics"):
+                    await self._routes.renew()
+                reply = self._routes.answer(method.decode("ascii"), target)
             except h11.RemoteProtocolError as nonsense:
                 reply = Reply(nonsense.error_status_hint, TEXT, b"bad request\n")
         if limit.cancelled_caught:

@@ -44,6 +44,15 @@ class Session(Protocol):
         """The policy was replaced while the session lives."""
         ...
 
+    @property
+    def wakes_at_s(self) -> float:
+        """When `wake` is due, by the viewer's clock; infinite while nothing waits. It may change with every step."""
+        ...
+
+    def wake(self) -> Steps[None]:
+        """The time of `wakes_at_s` has come: something that was shown unmasked has lapsed."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -61,6 +62,7 @@ class Viewer:
         self._lapse_s = lapse_s
         self.reader = Reader() if fixed is None else fixed
         self._proven: bool | None = True if fixed is not None else None
+        self._oldest_s = math.inf
         self.prove: Callable[[str], Probe] | None = None
 
     @property
@@ -94,7 +96,20 @@ class Viewer:
         return Read(self._clock())
 
     def lapsed(self, read: Read) -> bool:
-        return self._clock() - read.started_s >= self._lapse_s
+        return self._clock() >= read.started_s + self._lapse_s
+
+    @property
+    def lapses_at_s(self) -> float:
+        """When the oldest read lapses that anything was shown of since `forget`; never if there is none."""
+        return self._oldest_s + self._lapse_s
+
+    def forget(self) -> None:
+        """What was shown until now is dealt with. A read that goes on counts again as soon as it is looked at."""
+        self._oldest_s = math.inf
+
+    def remember(self, read: Read) -> None:
+        """Something may be shown of this read: its lapse is waited for."""
+        self._oldest_s = min(self._oldest_s, read.started_s)
 
     def resource(self, kind: Kind, name: bytes) -> Resource:
         return Resource(self.connection, kind, name)
@@ -122,23 +137,32 @@ class Viewer:
                 missing[view.resource] = self._entry(READ_UNMASKED, view.resource, view.tags, operation)
         if missing:
             receipts = yield from record(*missing.values())
-            if receipts is None or self.lapsed(read):
-                return tuple(self._lift(view, read) for view in views)
-            self.tally.unmasked(len(receipts))
-            read.receipts.update(zip(missing, receipts, strict=True))
+            if receipts is not None:
+                self.tally.unmasked(len(receipts))
+                read.receipts.update(zip(missing, receipts, strict=True))
+            if self.lapsed(read):  # it took that long
+                return tuple(views)
         return tuple(self._lift(view, read) for view in views)
 
     def _lift(self, view: View, read: Read) -> View:
         receipt = read.receipts.get(view.resource)
         if receipt is None or not view.may_lift or not set(view.tags) <= set(receipt.entry.rules):
             return view
-        return view.lift(receipt) if receipt.entry.who == self.who else view
+        if receipt.entry.who != self.who:
+            return view
+        self.remember(read)
+        return view.lift(receipt)
 
     def recorded(self, view: View, read: Read) -> View:
         """The view lifted by what is on record for the read already; nothing new is recorded."""
         if not view.may_lift or not self._proven or self.lapsed(read):
             return view
         return self._lift(view, read)
+
+    @property
+    def is_doubted(self) -> bool:
+        """The name was tried, or is not to be tried, and so lifts nothing."""
+        return self._proven is False or (self._proven is None and not self._verify_names)
 
     def refused(self, refusal: Refusal, resource: Resource | None, operation: str) -> Note:
         """The note of a refusal for the audit trail; counts it."""

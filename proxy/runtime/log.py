@@ -21,17 +21,21 @@ KEYS = frozenset(
     {
         "address", "connection", "count", "error", "event", "file", "level", "listener", "location", "message", "path",
         "peer", "place", "protocol", "reason", "rules", "scanner", "seconds", "session", "signal", "time", "upstream",
-        "version", "who",
+        "version", "who", "worker",
     }
 )  # fmt: skip
 VALUE_LIMIT = 256  # characters; a name or a reason fits, a value that got here by mistake would be cut
 
 
 class Log:
-    """Writes events. `unknown_keys` counts the programming errors: keys outside the list."""
+    """Writes events. `unknown_keys` counts the programming errors: keys outside the list.
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    `worker` is the number of this process among several, which every line of it bears.
+    """
+
+    def __init__(self, stream: TextIO | None = None, worker: int | None = None) -> None:
         self._stream = stream
+        self._always = {} if worker is None else {"worker": worker}
         self.unknown_keys = 0
         self.lost = 0
         self._logger = structlog.wrap_logger(
@@ -53,6 +57,10 @@ class Log:
             failure = failure.exceptions[0]
         self.error(event, error=type(failure).__name__, location=location_of(failure), **told)
 
+    def pass_on(self, line: str) -> None:
+        """A line that another process has made."""
+        self._write(line)
+
     def _write(self, line: str) -> None:
         try:
             stream = self._stream or sys.stderr
@@ -65,7 +73,7 @@ class Log:
             self.lost += 1
 
     def _only_known(self, _logger: object, level: str, told: MutableMapping[str, object]) -> Mapping[str, object]:
-        kept: dict[str, object] = {"level": level}
+        kept: dict[str, object] = {"level": level, **self._always}
         for key, value in told.items():
             if key in KEYS and isinstance(value, str | int):
                 kept[key] = value if isinstance(value, int) else _cut(value)

@@ -56,6 +56,10 @@ class Metrics(Collector):
         """The whole page, Prometheus text format."""
         return generate_latest(self._registry)
 
+    def families(self) -> Iterable[Metric]:
+        """What the page is made of, where it is one of several."""
+        return self._registry.collect()
+
     def describe(self) -> Iterable[Metric]:
         """Nothing beforehand: the registry need not collect when this is registered."""
         return ()

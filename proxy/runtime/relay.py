@@ -4,9 +4,10 @@
     reader ◀── ToReader ───── │ session │ ◀─ from_server ── server
                               └─────────┘ ── Record, Note, Ask ──▶ services
 
-Each direction is a lane, a task of its own; a change of policy is a third. The order of steps within a lane
-is the order on the wire; a step that waits holds back its own lane only. A lane reads the next chunk when
-its session is done with the last one, so what is held is one chunk and one step a lane.
+Each direction is a lane, a task of its own; news (a change of policy, a read that lapses) are a third. The
+order of steps within a lane is the order on the wire; a step that waits holds back its own lane only. A lane
+reads the next chunk when its session is done with the last one, so what is held is one chunk and one step a
+lane.
 
 A step that may take long is worked out in a thread, so that everybody else is carried meanwhile. A session is
 never in two steps at once: while a thread works one out, its other lanes wait for their turn. The thread is
@@ -113,6 +114,7 @@ class Relay:
         self._server_lock = trio.Lock()
         self._progress = trio.Event()
         self._policy_news = trio.Event()
+        self._alarm = trio.CancelScope()
         self._from_reader = _Lane()
         self._from_server = _Lane()
         self._policy_lane = _Lane()
@@ -226,9 +228,13 @@ class Relay:
 
     async def _carry_policy(self) -> None:
         while True:
-            await self._policy_news.wait()
-            self._policy_news = trio.Event()
-            await self._carry_out(lambda _: self._session.policy_changed(), b"", self._policy_lane)
+            with trio.CancelScope(deadline=self._session.wakes_at_s) as self._alarm:
+                await self._policy_news.wait()
+            if self._policy_news.is_set():
+                self._policy_news = trio.Event()
+                await self._carry_out(lambda _: self._session.policy_changed(), b"", self._policy_lane)
+            else:
+                await self._carry_out(lambda _: self._session.wake(), b"", self._policy_lane)
 
     async def _watch_login(self) -> None:
         """The time that steps took is not the reader's: a first command of 60 MiB may take as long by itself."""
@@ -322,6 +328,8 @@ class Relay:
             self._services.worked(took_s)
 
     def _signal(self) -> None:
+        """A lane has come further: whoever holds looks again, and the session may want to be woken at another time."""
+        self._alarm.deadline = self._session.wakes_at_s
         self._progress.set()
         self._progress = trio.Event()
 

@@ -64,19 +64,19 @@ class _Told:
         self.problems.append(told)
 
 
-def load_configuration(given: Path | str, environment: Mapping[str, str], carried_out: Collection[str]) -> Configuration:
+def load_configuration(
+    given: Path | str, environment: Mapping[str, str], carried_out: Collection[str], data: bytes | None = None
+) -> Configuration:
     """The configuration of a file; `carried_out` names the protocols that this version speaks.
 
-    Places spell the file as it was given.
+    Places spell the file as it was given. `data` is what stands in it where that was read before.
 
     Raises:
         ConfigError: with every problem, each one line.
     """
     path = Path(given)
-    try:
-        data = path.read_bytes()
-    except OSError as failed:
-        raise ConfigError([f"{given}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
+    if data is None:
+        data = read_file(given)
     told = _Told()
     loaded = document.load(data, str(given))
     for each in loaded.problems:  # the hint of an empty file is for rule files
@@ -105,6 +105,17 @@ def load_configuration(given: Path | str, environment: Mapping[str, str], carrie
     if told.problems or settings is None:
         raise ConfigError(_in_order(told.problems))
     return Configuration(settings, path, tuple(_in_order(warned.problems)))
+
+
+def read_file(given: Path | str) -> bytes:
+    """
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return Path(given).read_bytes()
+    except OSError as failed:
+        raise ConfigError([f"{given}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
 
 
 def _in_order(problems: list[Problem | str]) -> list[Problem | str]:

@@ -36,6 +36,7 @@ class Veil:
     """One running Veil in front of one upstream."""
 
     host = "127.0.0.1"
+    workers = 1
 
     def __init__(self, folder: Path, rules: str, access: str, upstream: str, settings: Config) -> None:
         self.folder = folder
@@ -76,6 +77,8 @@ class Veil:
             ConnectionRefusedError: it ended instead; the message holds its log.
         """
         command = [sys.executable, "-bb", "-m", "proxy", "run", "--config", str(self.config_path)]
+        if self.workers > 1:
+            command += ["--workers", str(self.workers)]
         self._process = Process(command, self.log_path, env=environment(env), cwd=self.folder)
         page = "/readyz" if ready else "/livez"
         wait_until(lambda: self._up(page), f"{page} says 200")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import math
 import os
 import resource
 import sys
@@ -34,6 +35,7 @@ class Lines:
     """Passes what it gets; `audit` is recorded and answered with the number, `boom` is a fault."""
 
     logged_in = True
+    wakes_at_s = math.inf
 
     def __init__(self, viewer: Viewer, settings: SessionSettings) -> None:
         self._viewer = viewer
@@ -58,6 +60,9 @@ class Lines:
 
     def policy_changed(self) -> Steps[None]:
         yield ToReader(plain(b"news"))
+
+    def wake(self) -> Steps[None]:
+        yield ToReader(plain(b"woken"))
 
 
 def lines_session(viewer: Viewer, settings: SessionSettings) -> Session:

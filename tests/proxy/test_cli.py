@@ -109,9 +109,27 @@ def test_no_verb_shows_the_help_and_is_wrong_usage(capsys: pytest.CaptureFixture
     assert "usage: veil" in capsys.readouterr().err
 
 
-def test_more_workers_are_refused(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "--config", str(config), "--workers", "2"]) == 2
+@pytest.mark.parametrize("count", ["0", "-1", "257", "two"])
+def test_a_number_of_workers_that_cannot_be_is_a_usage_error(
+    config: Path, capsys: pytest.CaptureFixture[str], count: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--config", str(config), f"--workers={count}"])
+
+    assert ended.value.code == 2
     assert "--workers" in capsys.readouterr().err
+
+
+def test_fewer_connections_than_workers_are_a_bad_config(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config.write_text(config.read_text() + "limits: {max_connections: 2}\n")
+
+    assert cli.main(["run", "--config", str(config), "--workers", "3"]) == 2
+    assert capsys.readouterr().err == f"{config}: limits.max_connections is 2: not one for each of 3 workers\n"
+
+
+def test_a_worker_without_a_supervisor_says_what_is_meant(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--config", str(config), "--worker", "9999"]) == 2
+    assert "use --workers" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rules.explain import explain
-from rules.model import Kind, Platform, RuleBook
+from rules.access import Reader
+from rules.explain import NAME_LIMIT, explain, explain_view
+from rules.model import Connection, Kind, Platform, Resource, RuleBook
+from rules.policy import Policy
 from rules.preview import PreviewError
 from rules.store.book import bind
 
@@ -105,3 +107,53 @@ def test_a_rule_for_a_connection_says_so() -> None:
 
 def test_a_rule_whose_patterns_do_not_fit_is_not_told(book: RuleBook) -> None:
     assert not any("Contact" in line for line in lines(book, b"order:1"))
+
+
+def seen(policy: Policy, name: bytes = b"customer:1", who: str | None = None, doubt: str = "") -> list[str]:
+    resource = Resource(Connection("shop", Platform.REDIS, "test"), Kind.KEY, name)
+    return explain_view(policy.view(Reader(who), resource), doubt=doubt)
+
+
+def test_a_reader_is_told_in_the_same_words_what_covers_and_nothing_of_the_rest(book: RuleBook) -> None:
+    every = lines(book, connection="shop", environment="test", who="carol")
+
+    assert seen(Policy(book), who="carol") == [line for line in every if "does not cover it" not in line]
+
+
+def test_a_reader_is_told_the_own_grant(book: RuleBook) -> None:
+    told = seen(Policy(book), who="bob")
+
+    assert "  lifted: granted to user bob at f.yaml:14:5" in told
+    assert told[-1] == "bob may read it unmasked, once the read is recorded"
+    assert not any("alice" in line for line in told)
+
+
+def test_a_reader_is_not_told_where_the_files_lie() -> None:
+    bound = bind([("/etc/veil at home/rules.d/f.yaml", TEXT.encode())])
+    assert bound.book is not None
+
+    told = seen(Policy(bound.book), who="bob")
+
+    assert "  lifted: granted to user bob at f.yaml:14:5" in told
+    assert told[1].startswith('rule "Contact" (f.yaml:2:11) covers it')
+    assert not any("home" in line for line in told)
+
+
+def test_a_doubt_takes_a_grant_and_changes_nothing_for_others(book: RuleBook) -> None:
+    assert seen(Policy(book), who="bob", doubt="no proof")[-2:] == ["  masks: no proof", "bob sees it masked"]
+    assert seen(Policy(book), who="carol", doubt="no proof") == seen(Policy(book), who="carol")
+
+
+def test_a_reader_is_told_that_nothing_covers_or_that_the_rules_were_not_read(book: RuleBook) -> None:
+    assert seen(Policy(RuleBook("", ())))[1:] == ["no rule covers it: it is shown as it is"]
+    assert seen(Policy.closed())[1:] == [
+        "the masking rules could not be read: it is masked whole",
+        "a reader who is not logged in sees it masked",
+    ]
+
+
+def test_a_long_name_is_cut_in_what_a_reader_is_told(book: RuleBook) -> None:
+    head = seen(Policy(book), b"customer:" + b"x" * 100_000)[0]
+
+    assert len(head) < NAME_LIMIT + 100
+    assert "x…" in head

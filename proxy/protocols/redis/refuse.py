@@ -12,10 +12,7 @@ OK = plain(b"+OK\r\n")
 SYNTAX = plain(b"-ERR syntax error\r\n")
 ELSEWHERE = b"CLUSTERDOWN veil: the key lives on another node, which this address does not lead to"
 TOO_LARGE = plain(b"-ERR veil: the reply is larger than what can be masked at once; read it in parts\r\n")
-NOT_WHILE_SUBSCRIBED = plain(
-    b"-ERR Can't execute 'client|reply': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed "
-    b"in this context\r\n"
-)
+UNANSWERED = plain(b"-ERR veil: REPLCONF ACK and GETACK get no answer, and are not carried outside replication\r\n")
 
 
 def printable(name: bytes) -> bytes:
@@ -38,6 +35,12 @@ def refusal(operation: bytes, key: bytes | None, why: Refusal) -> Shown:
 def inside_multi(operation: str) -> Shown:
     """For what may not be queued in a transaction, whatever the rules."""
     return plain(b"-NOPERM veil: %b is refused inside MULTI\r\n" % printable(operation.encode()))
+
+
+def while_subscribed(operation: str) -> Shown:
+    """As a server says it of what may not be asked on a RESP2 connection that hears messages."""
+    only = b"only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+    return plain(b"-ERR Can't execute '%b': %b\r\n" % (operation.encode(), only))
 
 
 def hidden_text(error: bytes) -> bytes:

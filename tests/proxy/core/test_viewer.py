@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -205,6 +206,67 @@ def test_a_read_that_lapses_while_it_is_recorded_stays_masked(stage: Stage) -> N
     stage.answer = answer  # type: ignore[method-assign]
 
     assert stage.lift(b"a:1", read=read) == [False]
+
+
+def test_what_was_on_record_is_masked_too_when_the_read_lapses_while_more_of_it_is_recorded(stage: Stage) -> None:
+    read = stage.viewer.begin()
+    stage.lift(b"a:1", read=read)
+
+    def answer(step: Step) -> object:
+        if isinstance(step, Record):
+            stage.now_s = 600.0
+            return tuple(Receipt(entry, 1) for entry in step.entries)
+        return True
+
+    stage.answer = answer  # type: ignore[method-assign]
+
+    assert stage.lift(b"a:1", b"a:2", read=read) == [False, False]
+
+
+def test_what_is_on_record_stays_lifted_when_more_of_it_cannot_be_recorded(stage: Stage) -> None:
+    read = stage.viewer.begin()
+    stage.lift(b"a:1", read=read)
+    stage.durable = False
+
+    assert stage.lift(b"a:1", b"a:2", read=read) == [True, False]
+
+
+def test_the_lapse_that_is_waited_for_is_that_of_the_oldest_read_that_showed_something(stage: Stage) -> None:
+    assert stage.viewer.lapses_at_s == math.inf
+    stage.now_s = 5.0
+    first = stage.viewer.begin()
+    stage.lift(b"b:1", b"free", read=stage.viewer.begin())
+    assert stage.viewer.lapses_at_s == math.inf
+
+    stage.now_s = 7.0
+    stage.lift(b"a:2")
+    stage.lift(b"a:1", read=first)
+    assert stage.viewer.lapses_at_s == 605.0
+
+    stage.viewer.forget()
+    assert stage.viewer.lapses_at_s == math.inf
+    stage.viewer.recorded(stage.viewer.view(stage.viewer.resource(Kind.KEY, b"a:1")), first)
+    assert stage.viewer.lapses_at_s == 605.0
+
+
+def test_a_read_lapses_at_the_very_time_that_is_waited_for(stage: Stage) -> None:
+    stage.now_s = 0.1 + 0.2
+    read = stage.viewer.begin()
+    stage.lift(b"a:1", read=read)
+    stage.now_s = stage.viewer.lapses_at_s
+
+    assert stage.viewer.lapsed(read)
+
+
+@pytest.mark.parametrize(("proven", "verify", "doubted"), [(True, True, False), (False, True, True), (True, False, True)])
+def test_a_name_that_lifts_nothing_is_doubted(proven: bool, verify: bool, doubted: bool) -> None:
+    stage = Stage(verify_names=verify)
+    stage.viewer.named("ann")
+    assert stage.viewer.is_doubted is not verify
+    stage.proven = proven
+    stage.settle()
+
+    assert stage.viewer.is_doubted is doubted
 
 
 def test_a_refusal_is_noted_with_its_rule_and_counted(stage: Stage) -> None:

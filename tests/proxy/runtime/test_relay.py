@@ -270,3 +270,38 @@ async def test_each_span_of_work_is_told_without_what_it_waited_for(
     await take(wired.reader, 1)
 
     assert [span for span in wired.desk.spans_s if span] == pytest.approx([0.25, 0.5])
+
+
+async def test_a_session_is_woken_when_it_wants_to_be_and_not_again(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    wired = Wired(Scripted())
+    nursery.start_soon(wired.run)
+    await trio.testing.wait_all_tasks_blocked()
+
+    wired.session.wakes_at_s = trio.current_time() + 600.0  # as of the next step
+    await wired.reader.send_all(b"one")
+    await take(wired.server, 3)
+    began_s = trio.current_time()
+    assert await take(wired.reader, 7) == b"!woken!"
+    assert trio.current_time() - began_s == 600.0
+    wired.relay.policy_changed()
+    assert await take(wired.reader, 6) == b"!news!"
+    with trio.move_on_after(10_000) as waited:
+        await take(wired.reader, 1)
+    assert waited.cancelled_caught
+
+
+async def test_a_session_may_put_off_its_waking(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
+    wired = Wired(Scripted())
+    wired.session.wakes_at_s = trio.current_time() + 5.0
+    nursery.start_soon(wired.run)
+    await trio.testing.wait_all_tasks_blocked()
+
+    wired.session.wakes_at_s = trio.current_time() + 50.0
+    await wired.server.send_all(b"one")
+    await take(wired.reader, 3)
+    began_s = trio.current_time()
+
+    assert await take(wired.reader, 7) == b"!woken!"
+    assert trio.current_time() - began_s == 50.0

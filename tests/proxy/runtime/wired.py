@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import trio
@@ -22,6 +23,7 @@ class Scripted:
         self._from_reader = from_reader
         self._from_server = from_server
         self.logged_in = True
+        self.wakes_at_s = math.inf
         self.weight = 0
         self.policy_changes = 0
 
@@ -42,6 +44,10 @@ class Scripted:
     def policy_changed(self) -> Steps[None]:
         self.policy_changes += 1
         yield ToReader(plain(b"!news!"))
+
+    def wake(self) -> Steps[None]:
+        self.wakes_at_s = math.inf
+        yield ToReader(plain(b"!woken!"))
 
 
 class Desk:

@@ -13,13 +13,11 @@ from proxy.core.errors import WireError
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Close, EndServer, Steps
 from proxy.core.viewer import Viewer
-from rules.view import plain
 
 from .identity import prove
 from .replies import Replies
 from .requests import Requests
 from .state import Loop, State
-from .subscriptions import null_invalidation
 
 
 class RedisSession:
@@ -61,17 +59,32 @@ class RedisSession:
         yield from self._drive(self._server_loop)
 
     def policy_changed(self) -> Steps[None]:
-        self._state.viewer.look()
-        reason = self._answers.must_end()
+        yield from self._news("a rule changed")
+
+    @property
+    def wakes_at_s(self) -> float:
+        return self._state.viewer.lapses_at_s
+
+    def wake(self) -> Steps[None]:
+        self._state.viewer.forget()  # first: what goes on is looked at below, and so counts again
+        yield from self._news("an unmasked read has lapsed")
+
+    def _news(self, what: str) -> Steps[None]:
+        """What was shown may be masked from now on: a copy under way ends, and caches forget all that they hold."""
+        state = self._state
+        state.viewer.look()
+        reason = self._answers.must_end(what)
         if reason:
             yield Close(reason)
-        elif not self._state.tracking or self._state.version != 3:
-            return  # in RESP2 nothing of this connection's own is told, so that nothing is cached
-        elif self._state.mid_frame:
-            self._state.owes_invalidation = True
-        else:
-            self._state.say(plain(null_invalidation()))
-            yield from self._state.flush()
+            return
+        if state.subscriptions.hears_invalidations and state.viewer.anything().covered:
+            state.viewer.remember(state.viewer.begin())  # other connections read, at times that are not known here
+        told = state.owed_invalidation()
+        if told and state.mid_frame:
+            state.owes_invalidation = True
+        elif told:
+            state.say(told)
+            yield from state.flush()
 
     def _drive(self, loop: Loop) -> Steps[None]:
         answer: object = None

@@ -26,11 +26,10 @@ from ..surface.judge import Refused
 from ..wire import Node
 from .pending import Local, Role, Sent
 from .state import FLUSH_BYTES, Loop, State
-from .subscriptions import message, null_invalidation
+from .subscriptions import INVALIDATIONS, message
 
 MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")
 QUEUED = b"QUEUED"
-INVALIDATIONS = b"__redis__:invalidate"
 LEADS_AWAY = frozenset({b"MOVED", b"ASK", b"REDIRECT"})
 CARRIES_AWAY = frozenset({"copy", "script", "unknown"})
 """Categories of what may do its work long after it was sent, behind a command that blocks, and then under other rules."""
@@ -74,6 +73,8 @@ class Replies:
     def run(self) -> Loop:
         """For as long as the connection lives."""
         while True:
+            while self._buffer.peek() < 0:  # only what is there belongs to the head: more may be sent meanwhile
+                yield None
             head = self._state.pending.head()
             if isinstance(head, Sent) and head.role is Role.COPY_STREAM:
                 yield from self._pass_raw()
@@ -84,24 +85,26 @@ class Replies:
                 self._push(push)
             if self._state.owes_invalidation:
                 self._state.owes_invalidation = False
-                self._state.say(plain(null_invalidation()))
+                told = self._state.owed_invalidation()
+                if told is not None:
+                    self._state.say(told)
             if self._state.is_long:
                 yield from self._state.flush()
 
-    def must_end(self) -> str:
-        """Why the connection cannot live on under the policy of now; "" if it can."""
+    def must_end(self, what: str) -> str:
+        """Why the connection cannot live on under the policy of now and after `what`; "" if it can."""
         state = self._state
         if state.raw is not None and state.viewer.recorded(state.viewer.anything(), state.raw).masks:
-            return "a rule came while the data set was being copied"
+            return f"{what} while the data set was being copied"
         if state.tracking == "redirect":
-            return "a rule changed, and what another connection caches cannot be forgotten"
+            return f"{what}, and what another connection caches cannot be forgotten"
         in_flight = [item for item in state.pending if isinstance(item, Sent)]
         if any(item.role is Role.EXEC for item in in_flight):  # what is merely queued is judged again at EXEC
             in_flight += state.queued or ()
         for item in in_flight:
             if item.verdict.row.category in CARRIES_AWAY:
                 if isinstance(state.judge_again(item.argv, item.read), Refused):
-                    return "a rule came that refuses a command which was waiting"
+                    return f"{what}: a command which was waiting would be refused now"
         return ""
 
     def _pass_raw(self) -> Loop:
@@ -196,6 +199,8 @@ class Replies:
             item.answers = state.subscriptions.expected(item.argv[0].upper())
         if state.subscriptions.confirm(node, item.read) is None:
             raise WireError("a confirmation that is none")
+        if state.subscriptions.hears_invalidations:
+            state.viewer.remember(item.read)
         state.say(shown(node))
         item.answers -= 1
         if item.answers == 0:

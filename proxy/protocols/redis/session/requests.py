@@ -12,15 +12,21 @@ from rules.view import Shown
 from .. import refuse, wire
 from ..surface import find
 from ..surface.judge import Refused
-from . import identity
+from . import explained, identity
 from .pending import MOST_BYTES, Local, Role, Sent, Transaction, weight_of
 from .state import FLUSH_BYTES, Loop, State
 from .subscriptions import FAMILY, SUBSCRIBES
 
 MOST_QUEUED_BYTES = 64 * MOST_BYTES  # of the commands of one transaction, which are kept to be judged again
 
+UNANSWERED = frozenset({b"ACK", b"GETACK"})
+"""Words of REPLCONF that a server answers with nothing, or with a frame of the replication stream."""
+
 NEVER_IN_MULTI = frozenset({b"AUTH", b"HELLO", b"MONITOR", b"SYNC", b"PSYNC", *FAMILY})
 """What changes the reader or the stream itself: a server that queued it would do so in the middle of EXEC's reply."""
+
+STATEFUL = frozenset({Role.MONITOR, Role.RESET, Role.LOGIN, Role.SUBSCRIBE, Role.UNSUBSCRIBE})
+"""What may turn the connection into one that takes other commands, or answers them otherwise."""
 
 
 class Requests:
@@ -77,8 +83,7 @@ class Requests:
     def _take(self, argv: tuple[bytes, ...]) -> Steps[None]:
         verb = argv[0].upper()
         if self._transaction is not None and verb in NEVER_IN_MULTI and (verb != b"HELLO" or len(argv) > 1):
-            self._transaction.refused = True
-            self._answer(refuse.inside_multi(find(argv).name))
+            self._refuse_here(refuse.inside_multi(find(argv).name))
         elif verb in (b"AUTH", b"HELLO"):
             claim = identity.auth(argv) if verb == b"AUTH" else identity.hello(argv)
             sent = yield from self._forward(argv, Role.LOGIN, claim)
@@ -96,6 +101,12 @@ class Requests:
             yield from self._client_reply(argv)
         elif verb in FAMILY:
             yield from self._subscribe(argv, verb)
+        elif verb == b"VEIL":
+            yield from self._veil(argv)
+        elif verb == b"MONITOR":
+            yield from self._monitor(argv)
+        elif verb == b"REPLCONF" and any(word.partition(b"\0")[0].upper() in UNANSWERED for word in argv[1:]):
+            yield from self._refuse_unanswered(argv)
         else:
             yield from self._forward(argv, _role_of(argv, verb))
 
@@ -107,6 +118,12 @@ class Requests:
             self._state.pending.push(Local(answer))
         else:
             self._state.say(answer)
+
+    def _refuse_here(self, answer: Shown) -> None:
+        """A refusal whatever the rules; a transaction that it stands in is aborted."""
+        if self._transaction is not None:
+            self._transaction.refused = True
+        self._answer(answer)
 
     def _is_mute(self) -> bool:
         if self._skips:
@@ -153,6 +170,14 @@ class Requests:
         self._answer(refuse.refusal(verdict.row.spoken(argv), verdict.key, verdict.refusal))
         yield self._state.noted(verdict)
 
+    def _refuse_unanswered(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        """What no reply belongs to would shift every later one: refused by the rules, or else all the same."""
+        verdict = self._state.judge_again(argv, self._state.viewer.begin())
+        if isinstance(verdict, Refused):
+            yield from self._refuse(verdict, argv)
+        else:
+            self._refuse_here(refuse.UNANSWERED)
+
     def _end_transaction(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
         """EXEC judges its whole queue again: a rule may have come since. What is refused discards it all."""
         transaction, self._transaction = self._transaction, None
@@ -175,12 +200,11 @@ class Requests:
         """CLIENT REPLY is carried out here: sent up, it would shift every later reply by one command."""
         mode = argv[2].upper() if len(argv) == 3 else b""
         if self._transaction is not None:
-            self._transaction.refused = True
-            self._answer(refuse.inside_multi("CLIENT REPLY"))
+            self._refuse_here(refuse.inside_multi("CLIENT REPLY"))
             return
         yield from self._hold_until_answered()
         if self._state.subscriptions and self._state.version == 2:
-            self._answer(refuse.NOT_WHILE_SUBSCRIBED)
+            self._answer(refuse.while_subscribed("client|reply"))
         elif mode == b"ON":
             self._muted, self._skips = False, 0
             self._answer(refuse.OK)
@@ -191,6 +215,31 @@ class Requests:
                 self._skips = 1
         else:
             self._answer(refuse.SYNTAX)
+
+    def _monitor(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        """A server that is asked a second time answers nothing, so it is not asked: waiting for that answer would
+        shift every later reply by one command."""
+        pending = self._state.pending
+        while any(isinstance(item, Sent) and item.role in STATEFUL for item in pending):
+            yield from self._state.flush()
+            yield Hold()
+        if self._state.monitor is None or len(argv) > 1:
+            yield from self._forward(argv, Role.MONITOR if len(argv) == 1 else Role.PLAIN)
+        elif self._skips:
+            self._skips -= 1
+
+    def _veil(self, argv: tuple[bytes, ...]) -> Steps[None]:
+        """VEIL EXPLAIN and VEIL HELP are answered here, in their turn; nothing of them goes up."""
+        if self._transaction is not None:
+            self._refuse_here(explained.in_transaction(argv))
+            return
+        while any(isinstance(item, Sent) and item.role in STATEFUL for item in self._state.pending):
+            yield from self._state.flush()
+            yield Hold()
+        if self._state.subscriptions and self._state.version == 2:
+            self._answer(refuse.while_subscribed("veil"))
+        else:
+            self._answer(explained.answer(argv, self._state.viewer))
 
     def _subscribe(self, argv: tuple[bytes, ...], verb: bytes) -> Steps[None]:
         """A subscription by name is a read that begins now: what may be lifted is recorded before it is sent."""
@@ -206,8 +255,6 @@ class Requests:
 def _role_of(argv: tuple[bytes, ...], verb: bytes) -> Role:
     if verb == b"EXEC" and len(argv) == 1:
         return Role.EXEC  # outside MULTI: should a server answer it after all, it is by what was queued
-    if verb == b"MONITOR":
-        return Role.MONITOR
     if verb in (b"SYNC", b"PSYNC"):
         return Role.COPY_STREAM
     if verb == b"CLIENT" and len(argv) > 2 and argv[1].upper() == b"TRACKING":

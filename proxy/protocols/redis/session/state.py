@@ -14,11 +14,11 @@ from proxy.core.steps import Note, Step, Steps, ToReader, ToServer
 from proxy.core.viewer import Read, Viewer
 from rules.model import Kind
 from rules.policy import Policy
-from rules.view import Shown, View
+from rules.view import Shown, View, plain
 
 from ..surface.judge import Refused, Verdict, judge
 from .pending import Pending, Sent
-from .subscriptions import Subscriptions
+from .subscriptions import Subscriptions, null_invalidation, null_message
 
 FLUSH_BYTES = 64 * 1024
 T = TypeVar("T")
@@ -79,6 +79,14 @@ class State:
     def send(self, data: bytes) -> None:
         """To the server, after all that was sent before."""
         self._up += data
+
+    def owed_invalidation(self) -> Shown | None:
+        """What tells the reader's cache to forget everything, in the form that it hears of changed keys; None where
+        this connection tells it nothing."""
+        hears = self.subscriptions.hears_invalidations
+        if self.version == 3:
+            return plain(null_invalidation()) if self.tracking or hears else None
+        return plain(null_message()) if hears else None
 
     @property
     def is_long(self) -> bool:

@@ -10,6 +10,9 @@ from proxy.core.viewer import Read
 from .. import wire
 from ..wire import Node
 
+INVALIDATIONS = b"__redis__:invalidate"
+"""The channel on which, in RESP2, keys are told that another connection has read and somebody changed."""
+
 CHANNELS, PATTERNS, SHARDS = "channels", "patterns", "shards"
 
 SUBSCRIBES = {b"SUBSCRIBE": CHANNELS, b"PSUBSCRIBE": PATTERNS, b"SSUBSCRIBE": SHARDS}
@@ -46,10 +49,15 @@ class Subscriptions:
             return None
         name = kids[1].body
         if name is not None and verb in SUBSCRIBES:
-            self._named[SUBSCRIBES[verb]].setdefault(name, read)
+            self._named[SUBSCRIBES[verb]][name] = read  # a new read: it was recorded anew
         elif name is not None:
             self._named[UNSUBSCRIBES[verb]].pop(name, None)
         return verb
+
+    @property
+    def hears_invalidations(self) -> bool:
+        """Subscribed to the channel of invalidations: what is cached is read on other connections."""
+        return INVALIDATIONS in self._named[CHANNELS]
 
     def read_of(self, kind: bytes, channel: bytes) -> Read | None:
         """The read of a channel subscribed to by name; None for one that a pattern alone brings."""
@@ -69,3 +77,8 @@ def message(reply: Node) -> tuple[bytes, bytes, int] | None:
 def null_invalidation() -> bytes:
     """The push that tells a caching client to forget everything (RESP3)."""
     return wire.encode(wire.tree(wire.PUSH, [wire.bulk(b"invalidate"), Node(wire.NULL, b"")]))
+
+
+def null_message() -> bytes:
+    """The same for a client that hears of it on a channel (RESP2)."""
+    return wire.encode(wire.tree(wire.ARRAY, [wire.bulk(b"message"), wire.bulk(INVALIDATIONS), Node(wire.ARRAY, b"-1")]))
