@@ -315,8 +315,8 @@ async def test_a_reader_that_is_let_go_with_commands_unread_is_not_reset(
     wired = Wired(Scripted())
     nursery.start_soon(wired.run)
     await wired.reader.send_all(b"one")
-    wired.relay.drain()
     await take(wired.server, 3)
+    wired.relay.drain()
     await wired.server.send_all(b"answer")
     assert await take(wired.reader, 6) == b"answer"
     wired.relay.end("draining")
