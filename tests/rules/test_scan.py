@@ -424,7 +424,7 @@ def test_a_document_of_many_small_values_is_masked_in_linear_time(chosen: str) -
     for data in documents:
         one.value(data)
 
-    assert time.process_time() - begun < 6
+    assert time.process_time() - begun < 60  # squared it would be hours
 
 
 AROUND_A_PIECE = [0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 1023, 1024, 1025, 2047, 2048, 2049, 3100]
