@@ -36,7 +36,8 @@ class _Usage(Exception):
 
 @dataclass(slots=True)
 class _Part:
-    """A file or stream. `lines` may be called again; `last` is what it must at least end with, as it stood before."""
+    """A file or stream. `lines` may be called again; `last` is an entry that was written, as the head beside it said before
+    it was read: by now it stands in this part or, if that was moved away, in another."""
 
     name: str
     lines: Callable[[], Lines]
@@ -120,6 +121,7 @@ def _parts(asked: argparse.Namespace, report: _Report) -> list[_Part]:
 
 def _configured(config: str, report: _Report) -> list[_Part]:
     from proxy.protocols import PROTOCOLS
+    from proxy.runtime.trail.file import head_of
     from proxy.settings import load_configuration
 
     found = load_configuration(config, os.environ, PROTOCOLS)
@@ -127,7 +129,11 @@ def _configured(config: str, report: _Report) -> list[_Part]:
     if redis is not None:
         return [_stream(redis.url, redis.stream, report)]
     path = found.audit_path
-    return [_file(each, str(each), report) for each in (*_rotated(path), path)]
+    rotated = [_file(each, str(each), report) for each in _rotated(path)]
+    last = head_of(path)
+    if rotated and last is not None and not path.exists():  # moved away; the next entry makes a new one
+        return [*rotated, _Part(str(path), lambda: iter(()), last)]
+    return [*rotated, _file(path, str(path), report)]
 
 
 def _rotated(path: Path) -> list[Path]:
@@ -201,10 +207,11 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
         if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
             raise _Usage("a hash is 64 hexadecimal digits, in small letters")
     chained = Chain(asked.after or FIRST_PREVIOUS)
-    count = first = 0
+    count = first = last = 0
     seen_last = asked.expect_last is None
+    stated = {part.last[0] for part in parts if part.last is not None}
+    found: dict[int, str] = {}  # the hashes of those that a head states
     for part in _in_order(parts, report):
-        ends = (0, "")
         for place, raw in part.lines():
             link = read_link(raw)
             if link is not None and not count:
@@ -219,9 +226,13 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
                 report.tell(place, message)
             if link is not None:
                 count += 1
-                ends = (link.seq, link.digest)
+                last = max(last, link.seq)
+                if link.seq in stated:
+                    found[link.seq] = link.digest
                 seen_last = seen_last or link.digest == asked.expect_last
-        _look_at_end(part, ends, report)
+    for part in parts:
+        if part.last is not None and part.last[1] != asked.after:
+            _look_at_end(part.name, part.last, last, found.get(part.last[0]), report)
     if not seen_last:
         report.tell(parts[-1].name, f"no entry has the hash {asked.expect_last}: entries are missing at the end")
     numbers = f", seq {first}..{chained.seq}" if count else ""
@@ -233,15 +244,14 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
     return FINE
 
 
-def _look_at_end(part: _Part, ends: tuple[int, str], report: _Report) -> None:
-    """What the head said before the part was read is in it, at its end or before."""
-    if part.last is None:
-        return
-    seq, digest = part.last
-    if ends[0] < seq:
-        report.tell(part.name, f"ends with entry {ends[0]}, and entry {seq} was written: entries are missing at the end")
-    elif ends[0] == seq and ends[1] != digest:
-        report.tell(part.name, f"ends with another entry {seq} than was written")
+def _look_at_end(name: str, stated: tuple[int, str], last: int, found: str | None, report: _Report) -> None:
+    """What the head said before its part was read stands there: whatever file is at that place by now, and whatever
+    follows it."""
+    seq, digest = stated
+    if last < seq:
+        report.tell(name, f"ends with entry {last}, and entry {seq} was written: entries are missing at the end")
+    elif found is not None and found != digest:
+        report.tell(name, f"holds another entry {seq} than was written")
 
 
 def _in_order(parts: list[_Part], report: _Report) -> list[_Part]:

@@ -245,13 +245,13 @@ def _ends_there(fd: int, head: Head) -> bool:
 
 
 def head_of(path: Path) -> tuple[int, str] | None:
-    """The number and hash that the head beside a file notes for its last entry; None when it is about another file."""
+    """The number and hash of the last entry that the head beside a path notes, in whatever file that entry is; None
+    where it notes none."""
     try:
         head = _head_from(path.with_name(f"{path.name}.head").read_bytes()[:HEAD_BYTES])
-        there = os.stat(path)
     except (OSError, ValueError):
         return None
-    return (head.seq, head.hash) if head is not None and head.is_in(there) and head.end else None
+    return (head.seq, head.hash) if head is not None and head.seq else None
 
 
 def _head_from(data: bytes) -> Head | None:
