@@ -55,6 +55,8 @@ class RedisLink:
             "retry": Retry(NoBackoff(), 0),  # what may have been written is not written again
             "protocol": 2,
         }
+        if url.tls:  # as it is by default: whose certificate this is must not hang on a version of the library
+            settings |= {"ssl_cert_reqs": "required", "ssl_check_hostname": True}
         self._connection: Connection | None = SSLConnection(**settings) if url.tls else Connection(**settings)  # type: ignore[no-untyped-call]
         try:
             self._connection.connect()  # type: ignore[no-untyped-call]
