@@ -6,6 +6,7 @@ import pytest
 
 from proxy.protocols.redis.contents import SHAPES
 from proxy.protocols.redis.session.pending import ARGUMENT_BYTES, LARGE_BYTES
+from proxy.protocols.redis.session.state import FLUSH_BYTES
 from proxy.protocols.redis.wire import Node, encode_command
 from rules.model import RuleBook
 from rules.policy import Policy
@@ -170,3 +171,47 @@ def test_a_policy_that_comes_while_a_command_is_judged_is_not_taken_for_the_one_
     desk.play.reader(encode_command((b"STRLEN", b"late:1")))
 
     assert desk.play.server(b":23\r\n").startswith(b"-NOPERM veil: STRLEN")
+
+
+TRANSACTION = (b"MULTI",), (b"GET", b"late:1"), (b"GET", b"doc:1"), (b"EXEC",)
+LARGE = blob(b'{"card":"1","note":"%b"}' % (b"x" * FLUSH_BYTES))
+EARLY = blob(CANARY)
+
+
+@pytest.mark.parametrize(
+    ("commands", "replies"),
+    [
+        (((b"GET", b"late:1"), (b"GET", b"doc:1")), EARLY + LARGE),
+        (((b"GET", b"late:1"), (b"LRANGE", b"doc:1", b"0", b"-1")), EARLY + array(*[blob(b'{"card":"1"}')] * 5000)),
+        (((b"GET", b"late:1"), *[(b"GET", b"doc:1")] * 100), EARLY + blob(b'{"card":"%b"}' % (b"1" * 1000)) * 100),
+        (TRANSACTION, b"+OK\r\n" + b"+QUEUED\r\n" * 2 + array(EARLY, LARGE)),
+        (
+            ((b"SUBSCRIBE", b"doc:1"),),
+            array(blob(b"subscribe"), blob(b"doc:1"), b":1\r\n")
+            + array(blob(b"message"), blob(b"late:1"), EARLY)
+            + array(blob(b"message"), blob(b"doc:1"), LARGE),
+        ),
+        (
+            ((b"GET", b"late:1"),),
+            EARLY + b">3\r\n" + blob(b"message") + blob(b"doc:1") + LARGE,
+        ),
+    ],
+    ids=["a value", "a list", "many small values", "a transaction", "a message", "a push"],
+)
+def test_what_was_said_before_something_large_is_on_its_way_when_that_is_masked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, commands: tuple[tuple[bytes, ...], ...], replies: bytes
+) -> None:
+    """A rule that comes meanwhile applies to what is shown after it: it must find nothing that waits to be sent."""
+    taken: list[bool] = []
+    masked = View.value
+
+    def value(view: View, data: bytes) -> object:
+        taken.append(CANARY in desk.play.to_reader)
+        return masked(view, data)
+
+    monkeypatch.setattr(View, "value", value)
+    for each in commands:
+        desk.play.reader(encode_command(each))
+    desk.play.server(replies)
+
+    assert taken[-1]
