@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxy import cli
+from proxy import auditing, cli
 from proxy.runtime.trail import FileTrail
 from rules.audit import READ_UNMASKED, REFUSED, Entry, RuleTag, chain
 from rules.model import Connection, Kind, Platform, Resource
@@ -230,6 +232,72 @@ def test_a_trail_that_was_moved_away_is_sound_before_the_next_entry_unless_its_e
         assert f"{trail}: ends with entry 5, and entry 6 was written" in err
     else:
         assert out.startswith("6 entries, seq 1..6, chain intact")
+
+
+def rotate(trail: Path, *, pack: bool) -> None:
+    first = trail.with_name("audit.jsonl.1")
+    if first.exists():
+        first.rename(trail.with_name("audit.jsonl.2"))
+    trail.rename(first)
+    if pack:
+        packed = trail.with_name("audit.jsonl.1.gz")
+        packed.write_bytes(gzip.compress(first.read_bytes()))
+        first.unlink()
+    FileTrail(trail).append([(Entry("e", "x"), "2026-11-30T18:00:00.000Z")])
+
+
+@pytest.mark.parametrize("pack", [True, False])
+@pytest.mark.parametrize("when", ["_seen", "_rotated", "_file", "_split"])
+def test_a_rotation_while_a_trail_is_looked_for_or_read_breaks_no_chain(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, when: str, *, pack: bool
+) -> None:
+    rotate(trail, pack=False)
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+    real = getattr(auditing, when)
+    left = [None]
+
+    def then_rotated(*arguments: object) -> object:
+        found = real(*arguments)
+        if left:
+            left.pop()
+            rotate(trail, pack=pack)
+        return found
+
+    monkeypatch.setattr(auditing, when, then_rotated)
+
+    code, out, err = verify(capsys, "--config", config)
+    assert (code, err) == (0, "")
+    assert out.startswith(("7 entries, seq 1..7, chain intact", "8 entries, seq 1..8, chain intact"))
+
+
+def test_a_part_that_is_being_packed_is_read_as_it_is(trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rotate(trail, pack=False)
+    trail.with_name("audit.jsonl.1.gz").write_bytes(gzip.compress(b"half")[:-4])
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+
+    assert verify(capsys, "--config", config)[1].startswith("7 entries, seq 1..7, chain intact")
+
+
+def test_more_parts_than_may_be_open_are_read_one_by_one(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotate(trail, pack=False)
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+    real = Path.open
+    calls: list[Path] = []
+
+    def opened(path: Path, *arguments: Any, **named: Any) -> object:
+        calls.append(path)
+        if calls.count(path) == 1 and path.name.startswith("audit"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+
+    assert verify(capsys, "--config", config)[1].startswith("7 entries, seq 1..7, chain intact")
 
 
 def test_a_trail_that_is_gone_with_its_head_cannot_be_read(
