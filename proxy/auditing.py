@@ -15,7 +15,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -81,6 +81,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the trail of a veil.yaml, with the parts that lie beside it")
     parser.add_argument("--redis", metavar="URL", help="a trail in Redis; ${NAME} and file:PATH keep its password out of sight")
     parser.add_argument("--stream", metavar="NAME", help="the stream, with --redis")
+    parser.add_argument("--ca", metavar="FILE", help="certificates that are trusted with rediss://")
 
 
 def main(asked: argparse.Namespace) -> int:
@@ -109,6 +110,8 @@ def _parts(asked: argparse.Namespace, report: _Report, opened: ExitStack) -> lis
         raise _Usage("name files, or --config, or --redis with --stream")
     if (asked.redis is None) != (asked.stream is None):
         raise _Usage("--redis and --stream go together")
+    if asked.ca is not None and asked.redis is None:
+        raise _Usage("--ca goes with --redis")
     if asked.config is not None:
         return _configured(asked.config, report, opened)
     if asked.redis is not None:
@@ -119,7 +122,7 @@ def _parts(asked: argparse.Namespace, report: _Report, opened: ExitStack) -> lis
                 url = read_redis_url(asked.redis)
         except ValueError as wrong:
             raise _Usage(f"--redis {wrong}") from None
-        return [_stream(url, asked.stream, report)]
+        return [_stream(replace(url, ca=asked.ca), asked.stream, report)]
     return [_file(Path(name), name, report, opened) for name in dict.fromkeys(asked.files)]
 
 
@@ -130,7 +133,7 @@ def _configured(config: str, report: _Report, opened: ExitStack) -> list[_Part]:
     found = load_configuration(config, os.environ, PROTOCOLS)
     redis = found.settings.audit.redis
     if redis is not None:
-        return [_stream(redis.url, redis.stream, report)]
+        return [_stream(found.redis_at(redis), redis.stream, report)]
     for _ in range(LOOKS - 1):
         with ExitStack() as trying:
             before = _seen(found.audit_path)

@@ -124,6 +124,7 @@ class Relay:
         self._reason: str | None = None
         self._linger = False
         self._closing = False
+        self._draining = False
         self._server_ended = False
         self._server_owes = False
         self._active_s = 0.0
@@ -134,9 +135,14 @@ class Relay:
         """The policy was replaced: the session is told as soon as its lane is free."""
         self._policy_news.set()
 
+    def drain(self) -> None:
+        """Reads no further commands: what was read is still answered. Whoever never falls silent would else be cut off
+        inside a reply."""
+        self._draining = True
+
     def end(self, reason: str) -> None:
-        """Closes both sides at once."""
-        self._finish(reason)
+        """Ends both sides so that what was sent last arrives, though the reader may have sent more meanwhile."""
+        self._finish(reason, linger=True)
 
     def quiet_for_s(self) -> float:
         """How long no step was under way and the server was the last to speak; 0 when busy."""
@@ -190,7 +196,7 @@ class Relay:
     # the lanes
 
     async def _carry_reader(self) -> None:
-        while not self._server_ended:
+        while not (self._server_ended or self._draining):
             try:
                 data = bytes(await self._reader.receive_some(self._from_reader.room))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -200,7 +206,7 @@ class Relay:
             await self._carry_out(self._session.from_reader, data, self._from_reader)
             if not data:
                 break
-        # the reader has ended, or the server takes no more: what the server still says is carried, for a while
+        # the reader has ended or is read no further, or the server takes no more: what it still says is carried for a while
         await trio.sleep(self._times.half_close_s)
         self._finish("the server did not end in time")
 

@@ -357,6 +357,9 @@ def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     rules = configuration.rules_directory
     if rules is not None and is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
+    redis = configuration.settings.audit.redis
+    if redis is not None:
+        yield from _trusted(("audit", "redis"), configuration.redis_at(redis).ca, tls=redis.url.tls)
     if configuration.settings.audit.file is None:
         return
     audit = configuration.audit_path
@@ -366,14 +369,19 @@ def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
         yield ("audit", "file", "path"), f"the directory {quote(str(audit.parent))} does not exist"
 
 
+def _trusted(loc: Loc, ca: str | None, *, tls: bool) -> Iterator[tuple[Loc, str]]:
+    """A file of certificates beside the URL of a Redis of Veil's own."""
+    if ca is not None and not tls:
+        yield (*loc, "ca"), '"ca" goes with a rediss:// url alone'
+    elif ca is not None and is_directory(Path(ca)) is not False:
+        yield (*loc, "ca"), f"{quote(ca)} is no file"
+
+
 def _store(configuration: Configuration, location: Location) -> Iterator[tuple[Loc, str]]:
     """What a store in a Redis cannot be. Whether the server is a broker's under another name is asked when it is
     reached."""
     loc = ("store", "redis")
-    if location.ca is not None and not location.tls:
-        yield (*loc, "ca"), '"ca" goes with a rediss:// url alone'
-    elif location.ca is not None and is_directory(Path(location.ca)) is not False:
-        yield (*loc, "ca"), f"{quote(location.ca)} is no file"
+    yield from _trusted(loc, location.ca, tls=location.tls)
     own = Address(location.host, location.port)
     upstreams = [
         each for connection in configuration.settings.connections for one in connection.listeners for each in one.upstream

@@ -368,6 +368,7 @@ def test_a_search_tells_broken_lines_and_goes_on(trail: Path, capsys: pytest.Cap
         ["--redis", "x", "--stream", "s"],
         [],
         ["f", "--stream", "s"],
+        ["f", "--ca", "c"],
     ],
 )
 @pytest.mark.parametrize("which", ["verify", "search"])

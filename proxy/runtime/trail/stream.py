@@ -12,12 +12,11 @@ looks for it at each append: a server that lost it may have been given others in
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from proxy.runtime.redis_link import AnswerError, LinkError, LoginError, RedisLink
-from proxy.runtime.sameserver import look_for
+from proxy.runtime.redis_link import AnswerError, LinkError, LoginError, RedisLink, fields_of
+from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.secret import RedisUrl
-from proxy.runtime.upstream import Address
 from rules.audit import FIRST_PREVIOUS, HASH_KEY, InForce
 
 from .base import Item, RulesOf, TrailError
@@ -26,6 +25,7 @@ from .base import lines_of as made_of
 CONNECT_S = 0.8
 ANSWER_S = 1.6  # below the time that a read may wait for its record
 SYNC_MS = 1400
+ASK_S = 0.4  # the upstreams, twice at most; part of the time that a read may wait
 LOOK_AGAIN_S = 5.0  # at settings that may have been changed, and at upstreams that were not there
 RACES = 50  # each lost one is an entry that another process has written
 PAGE = 500
@@ -65,10 +65,10 @@ class StreamTrail:
     may_come_later = True
     cut_bytes = 0
 
-    def __init__(self, url: RedisUrl, stream: str, upstreams: Iterable[Address]) -> None:
+    def __init__(self, url: RedisUrl, stream: str, brokers: Brokers) -> None:
         self._url = url
         self._keys = (stream, f"{stream}:head", f"{stream}:rules")
-        self._upstreams = tuple(upstreams)
+        self._brokers = brokers
         self.where = f"{url}/{stream}"
         self._link: RedisLink | None = None
         self._has_waitaof = False
@@ -183,7 +183,8 @@ class StreamTrail:
         Raises:
             TrailError: it will not do.
         """
-        told = link.info()
+        info = link.info()
+        told = fields_of(info)
         if told.get("role") != "master":
             raise TrailError("is on a replica; name the master")
         if told.get("redis_mode", told.get("server_mode")) == "cluster":
@@ -196,9 +197,17 @@ class StreamTrail:
         self._has_waitaof = not isinstance(asked, AnswerError)
         if not self._has_waitaof and not _always(link.call("CONFIG", "GET", "append*")):
             raise TrailError("is on a server without WAITAOF (before Redis 7.2): there appendfsync always is needed")
-        same = look_for(link, self._url.address, self._upstreams).same
+        own = (self._url.address, *link.reached())
+        same = self._brokers.among(own, ids_of(info), lambda: _clients(link), ASK_S)
         if same is not None:
-            raise TrailError(f"is on the upstream {same}, whose readers could write it; name another server")
+            raise TrailError(f"is on the upstream {same.broker}, whose readers could write it; name another server")
+
+
+def _clients(link: RedisLink) -> bytes:
+    listed = link.call("CLIENT", "LIST")
+    if not isinstance(listed, bytes):
+        raise AnswerError("ERR")
+    return listed
 
 
 def _always(told: object) -> bool:
