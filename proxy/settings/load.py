@@ -33,6 +33,7 @@ EMPTY = "empty: taken for a half-finished write"
 PREFIX = "VEIL_"
 NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
+_HOLDS_MORE = re.compile("[:@$/]")  # of a key: it is a value, perhaps a URL with its password, whose key is missing
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 Loc = tuple[str | int, ...]
@@ -224,7 +225,8 @@ def _word(error: ErrorDetails, origins: _Origins) -> tuple[Place | str, str]:
         case "missing":
             return origins.of_value(loc[:-1]), f"{quote(str(loc[-1]))} is missing"
         case "extra_forbidden":
-            return origins.keys.get(loc, origin), f"no key {key} here{near(str(loc[-1]), _known(loc[:-1]))}"
+            said = "such key" if _HOLDS_MORE.search(str(loc[-1])) else f"key {key}"
+            return origins.keys.get(loc, origin), f"no {said} here{near(str(loc[-1]), _known(loc[:-1]))}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return origin, f"{key} must be a mapping of keys and values"
         case "list_type":

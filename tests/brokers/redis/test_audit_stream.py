@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -173,6 +174,41 @@ def test_a_sink_that_lost_entries_is_not_written_to_again(sink: Sink) -> None:
         with pytest.raises(TrailError, match="has lost entries"):
             put(trail, "c")
         trail.close()
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [2, 3], ids=["as many entries", "more entries"])
+def test_a_sink_that_lost_entries_and_was_given_others_since_is_not_written_to_again(sink: Sink, others: int) -> None:
+    trail, other = sink.trail(), sink.trail()
+    put(trail, "a")
+    found = sink.call("XRANGE", STREAM, "-", "+")
+    assert isinstance(found, list)
+    identity, digest = found[0][0].decode(), json.loads(found[0][1][1])["hash"]
+    put(trail, "b", "c")
+    sink.call("DEL", STREAM)  # a replica took over that had got no further than the first entry
+    sink.call("XADD", STREAM, identity, "entry", found[0][1][1].decode())
+    sink.call("HSET", f"{STREAM}:head", "seq", "1", "hash", digest)
+    put(other, *"xyz"[:others])
+
+    for _ in range(2):
+        with pytest.raises(TrailError, match="has lost entries"):
+            put(trail, "d")
+        trail.close()
+    assert put(other, "e") == [others + 2]
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_stream_that_was_moved_away_goes_on_with_its_chain(sink: Sink) -> None:
+    trail = sink.trail()
+    put(trail, "a", "b")
+    before = sink.lines()
+    sink.call("RENAME", STREAM, f"{STREAM}:2026")
+
+    assert put(trail, "c") == [3]
+    assert put(trail, "d") == [4]
+    assert not list(broken_links([*before, *sink.lines()]))
 
 
 @pytest.mark.broker
