@@ -3,7 +3,7 @@
 #   make run               installs into .venv and starts the demo (make run ARGS=--once ends by itself)
 #   make test              lint, types, import contracts and all tests; ends with pytest's own summary line
 #   make unit              the tests that need no broker
-#   make soak              the tests that look long: 200 kills at any moment
+#   make soak              the tests that look long, for half an hour: kills, flips and swaps under load, 9 000 readers
 #   make lint              ruff, mypy and import-linter alone
 #   make bench             measures: runs every bench/*.py (make bench ARGS=… hands them arguments)
 #   make wheel             builds dist/*.whl and dist/*.tar.gz from nothing that was there before

@@ -24,7 +24,6 @@ from proxy.admin.server import AdminServer
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.release import scanner, version
-from proxy.runtime.apart import Brokers
 from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
 from proxy.runtime.hear import Ears
@@ -33,6 +32,7 @@ from proxy.runtime.listen import BACKLOG, CannotBind, Census, House, Listener, L
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.relay import Times
+from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.tls import ClientFiles, ServerFiles, TlsError
 from proxy.runtime.trail import FileTrail, Trail
 from proxy.runtime.trail.stream import StreamTrail
@@ -45,7 +45,7 @@ from proxy.settings import Configuration
 from proxy.settings.model import ConnectionSection, ListenerSection
 from rules.access import UNMASKED, Access, Reader
 from rules.model import AccessList, Connection, Limits, Platform, Resource
-from rules.store.redis import RedisStore, Server
+from rules.store.redis import Admit, RedisStore, Server
 
 DRAIN_S = 10.0  # below the 30 s that orchestrators give
 QUIET_S = 0.05  # a connection that was silent for so long when the drain begins is idle
@@ -92,13 +92,27 @@ def trail_of(configuration: Configuration) -> Trail:
     redis = configuration.settings.audit.redis
     if redis is None:
         return FileTrail(configuration.audit_path)
-    upstreams = [
+    return StreamTrail(configuration.redis_at(redis), redis.stream, brokers_of(configuration))
+
+
+def brokers_of(configuration: Configuration) -> Brokers:
+    """Every server that readers are connected to."""
+    return Brokers(
         each
         for connection in configuration.settings.connections
         for listener in connection.listeners
         for each in listener.upstream
-    ]
-    return StreamTrail(redis.url, redis.stream, upstreams)
+    )
+
+
+def admission(brokers: Brokers) -> Admit:
+    """Why rules may not be kept on a server."""
+
+    def admit(server: Server) -> str:
+        same = brokers.among((Address(server.host, server.port),), ids_of(server.info), server.clients)
+        return "" if same is None else f"{same}: whoever writes there could write the rules"
+
+    return admit
 
 
 def limits_of(configuration: Configuration) -> Limits:
@@ -155,8 +169,7 @@ class App:
         self._wanted = configuration.settings.limits.max_connections if part is None else part.most
         self._census = Census(min(self._wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
         self._house = House(self.current, self.journal, self._census, log)
-        self._brokers = Brokers(address for each in self._settings for address in each.upstream)
-        self._store = configuration.store(self._admit)
+        self._store = configuration.store(admission(brokers_of(configuration)))
         self.watch = Watch(self._store, self.current, self.journal, limits_of(configuration), log)
         self._connections = tuple(dict.fromkeys(each.connection for each in self._settings))
         secured = [kept for each in self._settings for kept in (each.tls, each.upstream_tls) if kept is not None]
@@ -166,10 +179,6 @@ class App:
         self._draining = False
         self._stop = trio.Event()
         self._stop_now = trio.Event()
-
-    def _admit(self, server: Server) -> str:
-        """Why the rules may not be kept on a server."""
-        return self._brokers.among(Address(server.host, server.port), server.run_id, server.clients)
 
     def stop(self) -> None:
         """Drains and stops; called again, stops at once."""
@@ -294,6 +303,7 @@ class App:
         with trio.move_on_after(DRAIN_S):
             while self._census.open and not self._stop_now.is_set():
                 for relay in tuple(self._census.relays):
+                    relay.drain()
                     if relay.quiet_for_s() >= quiet_s:
                         relay.end("draining")
                 quiet_s = STILL_QUIET_S

@@ -6,6 +6,7 @@ Trouble goes to standard error as `file:line: what`, never with what a line hold
 from __future__ import annotations
 
 import argparse
+import errno
 import gzip
 import json
 import os
@@ -13,7 +14,8 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 FINE, PROBLEMS, USAGE = 0, 1, 2
 DEFAULT_STREAM = "veil:audit"  # as that of the config, which takes long to load
 LINE_BYTES = 4 * 1024 * 1024  # as the trail's own limit
+LOOKS = 5  # at the parts of a trail, while they are being moved
 CUT_OFF = (
     "Entries that were cut off at the end do not show in the chain itself: they are found where the .head file (or, of a "
     "stream, its head) is still there, or by the last hash, which verify prints; note it and give it to --expect-last."
@@ -37,7 +40,8 @@ class _Usage(Exception):
 
 @dataclass(slots=True)
 class _Part:
-    """A file or stream. `lines` may be called again; `last` is what it must at least end with, as it stood before."""
+    """A file or stream. `lines` may be called again; `last` is an entry that was written, as the head beside it said before
+    it was read: by now it stands in this part or, if that was moved away, in another."""
 
     name: str
     lines: Callable[[], Lines]
@@ -78,6 +82,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="the trail of a veil.yaml, with the parts that lie beside it")
     parser.add_argument("--redis", metavar="URL", help="a trail in Redis; ${NAME} and file:PATH keep its password out of sight")
     parser.add_argument("--stream", metavar="NAME", help=f"the stream, with --redis (default: {DEFAULT_STREAM})")
+    parser.add_argument("--ca", metavar="FILE", help="certificates that are trusted with rediss://")
 
 
 def main(asked: argparse.Namespace) -> int:
@@ -85,10 +90,11 @@ def main(asked: argparse.Namespace) -> int:
 
     report = _Report()
     try:
-        parts = _parts(asked, report)
-        if asked.audit_verb == "verify":
-            return _verify(parts, asked, report)
-        return _search(parts, _filters(asked), report)
+        with ExitStack() as opened:
+            parts = _parts(asked, report, opened)
+            if asked.audit_verb == "verify":
+                return _verify(parts, asked, report)
+            return _search(parts, _filters(asked), report)
     except _Usage as wrong:
         sys.stderr.write(f"veil audit: {wrong}\n")
         return USAGE
@@ -100,13 +106,15 @@ def main(asked: argparse.Namespace) -> int:
 # Where lines come from
 
 
-def _parts(asked: argparse.Namespace, report: _Report) -> list[_Part]:
+def _parts(asked: argparse.Namespace, report: _Report, opened: ExitStack) -> list[_Part]:
     if sum((bool(asked.files), asked.config is not None, asked.redis is not None)) != 1:
         raise _Usage("name files, or --config, or --redis")
     if asked.redis is None and asked.stream is not None:
         raise _Usage("--stream goes with --redis alone")
+    if asked.ca is not None and asked.redis is None:
+        raise _Usage("--ca goes with --redis")
     if asked.config is not None:
-        return _configured(asked.config, report)
+        return _configured(asked.config, report, opened)
     if asked.redis is not None:
         from proxy.settings.values import read_redis_url, secrets_from
 
@@ -115,46 +123,92 @@ def _parts(asked: argparse.Namespace, report: _Report) -> list[_Part]:
                 url = read_redis_url(asked.redis)
         except ValueError as wrong:
             raise _Usage(f"--redis {wrong}") from None
-        return [_stream(url, asked.stream or DEFAULT_STREAM, report)]
-    return [_file(Path(name), name, report) for name in dict.fromkeys(asked.files)]
+        return [_stream(replace(url, ca=asked.ca), asked.stream or DEFAULT_STREAM, report)]
+    return [_file(Path(name), name, report, opened) for name in dict.fromkeys(asked.files)]
 
 
-def _configured(config: str, report: _Report) -> list[_Part]:
+def _configured(config: str, report: _Report, opened: ExitStack) -> list[_Part]:
     from proxy.protocols import PROTOCOLS
     from proxy.settings import load_configuration
 
     found = load_configuration(config, os.environ, PROTOCOLS)
     redis = found.settings.audit.redis
     if redis is not None:
-        return [_stream(redis.url, redis.stream, report)]
-    path = found.audit_path
-    return [_file(each, str(each), report) for each in (*_rotated(path), path)]
+        return [_stream(found.redis_at(redis), redis.stream, report)]
+    for _ in range(LOOKS - 1):
+        with ExitStack() as trying:
+            before = _seen(found.audit_path)
+            parts = _beside(found.audit_path, report, trying)
+            if _seen(found.audit_path) == before:
+                opened.push(trying.pop_all())
+                return parts
+    return _beside(found.audit_path, report, opened)
+
+
+def _beside(path: Path, report: _Report, opened: ExitStack) -> list[_Part]:
+    """The trail and its rotated parts."""
+    from proxy.runtime.trail.file import head_of
+
+    last = head_of(path)
+    rotated = [_file(each, str(each), report, opened) for each in _rotated(path)]
+    if rotated and last is not None and not path.exists():  # moved away; the next entry makes a new one
+        return [*rotated, _Part(str(path), lambda: iter(()), last)]
+    return [*rotated, _file(path, str(path), report, opened)]
+
+
+def _seen(path: Path) -> list[tuple[str, int]]:
+    """Which files are there under which names: a rotation shows."""
+    return [(each.name, _inode(each)) for each in (*_rotated(path), path)]
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
 
 
 def _rotated(path: Path) -> list[Path]:
-    """Trails beside it whose names begin with its name: audit.jsonl.1, audit.jsonl-20261130.gz."""
+    """Trails beside it whose names begin with its name: audit.jsonl.1, audit.jsonl-20261130.gz. One that is there both
+    packed and not is being packed."""
     own = {f"{path.name}.{suffix}" for suffix in ("head", "rules", "rules.new")}
     try:
         beside = sorted(each for each in path.parent.iterdir() if re.match(re.escape(path.name) + "[.-]", each.name))
     except OSError:
         return []
-    return [each for each in beside if each.name not in own and each.is_file()]
+    plain = {f"{each.name}.gz" for each in beside}
+    return [each for each in beside if each.name not in own | plain and each.is_file()]
 
 
-def _file(path: Path, name: str, report: _Report) -> _Part:
+def _file(path: Path, name: str, report: _Report, opened: ExitStack) -> _Part:
+    """A file that is opened now: what is moved or packed while others are read is read all the same."""
     from proxy.runtime.trail.file import head_of
+
+    last = head_of(path)
+    kept: list[BinaryIO] = []
+    try:
+        kept.append(opened.enter_context(path.open("rb")))
+    except OSError as failed:
+        if failed.errno not in (errno.EMFILE, errno.ENFILE):  # of so many each is opened in its turn
+            reason = failed.strerror or type(failed).__name__
+            return _Part(name, lambda: _unread(name, reason, report), last)
 
     def lines() -> Lines:
         try:
-            with path.open("rb") as opened:
-                yield from _split(
-                    name, opened if path.suffix != ".gz" else cast("BinaryIO", gzip.GzipFile(fileobj=opened)), report
-                )
+            with ExitStack() as own:
+                file = kept[0] if kept else own.enter_context(path.open("rb"))
+                file.seek(0)
+                yield from _split(name, file if path.suffix != ".gz" else cast("BinaryIO", gzip.GzipFile(fileobj=file)), report)
         except (OSError, EOFError, zlib.error, ValueError) as failed:
             reason = failed.strerror if isinstance(failed, OSError) else None
-            report.tell(name, f"cannot be read: {reason or type(failed).__name__}")
+            yield from _unread(name, reason or type(failed).__name__, report)
 
-    return _Part(name, lines, head_of(path))
+    return _Part(name, lines, last)
+
+
+def _unread(name: str, reason: str, report: _Report) -> Lines:
+    report.tell(name, f"cannot be read: {reason}")
+    yield from ()
 
 
 def _split(name: str, opened: BinaryIO, report: _Report) -> Lines:
@@ -202,10 +256,11 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
         if given is not None and not re.fullmatch("[0-9a-f]{64}", given):
             raise _Usage("a hash is 64 hexadecimal digits, in small letters")
     chained = Chain(asked.after or FIRST_PREVIOUS)
-    count = first = 0
+    count = first = last = 0
     seen_last = asked.expect_last is None
+    stated = {part.last[0] for part in parts if part.last is not None}
+    found: dict[int, str] = {}  # the hashes of those that a head states
     for part in _in_order(parts, report):
-        ends = (0, "")
         for place, raw in part.lines():
             link = read_link(raw)
             if link is not None and not count:
@@ -220,9 +275,13 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
                 report.tell(place, message)
             if link is not None:
                 count += 1
-                ends = (link.seq, link.digest)
+                last = max(last, link.seq)
+                if link.seq in stated:
+                    found[link.seq] = link.digest
                 seen_last = seen_last or link.digest == asked.expect_last
-        _look_at_end(part, ends, report)
+    for part in parts:
+        if part.last is not None and part.last[1] != asked.after:
+            _look_at_end(part.name, part.last, last, found.get(part.last[0]), report)
     if not seen_last:
         report.tell(parts[-1].name, f"no entry has the hash {asked.expect_last}: entries are missing at the end")
     numbers = f", seq {first}..{chained.seq}" if count else ""
@@ -234,15 +293,14 @@ def _verify(parts: list[_Part], asked: argparse.Namespace, report: _Report) -> i
     return FINE
 
 
-def _look_at_end(part: _Part, ends: tuple[int, str], report: _Report) -> None:
-    """What the head said before the part was read is in it, at its end or before."""
-    if part.last is None:
-        return
-    seq, digest = part.last
-    if ends[0] < seq:
-        report.tell(part.name, f"ends with entry {ends[0]}, and entry {seq} was written: entries are missing at the end")
-    elif ends[0] == seq and ends[1] != digest:
-        report.tell(part.name, f"ends with another entry {seq} than was written")
+def _look_at_end(name: str, stated: tuple[int, str], last: int, found: str | None, report: _Report) -> None:
+    """What the head said before its part was read stands there: whatever file is at that place by now, and whatever
+    follows it."""
+    seq, digest = stated
+    if last < seq:
+        report.tell(name, f"ends with entry {last}, and entry {seq} was written: entries are missing at the end")
+    elif found is not None and found != digest:
+        report.tell(name, f"holds another entry {seq} than was written")
 
 
 def _in_order(parts: list[_Part], report: _Report) -> list[_Part]:

@@ -106,18 +106,15 @@ def _location(asked: argparse.Namespace) -> tuple[Location, Admit]:
         return _from_arguments(asked), lambda _server: ""
     if asked.prefix is not None or asked.key is not None or asked.ca is not None:
         raise Wrong(["veil rules: --prefix, --key and --ca go with a URL: the config has its own"], USAGE)
+    from proxy.app import admission, brokers_of
     from proxy.protocols import PROTOCOLS
-    from proxy.runtime.apart import Brokers
-    from proxy.runtime.upstream import Address
     from proxy.settings import load_configuration
 
     configuration = load_configuration(asked.config, os.environ, PROTOCOLS)
     location = configuration.rules_location
     if location is None:
         raise Wrong([f"veil rules: {asked.config} has no store.redis"], USAGE)
-    upstreams = [each for one in configuration.settings.connections for listener in one.listeners for each in listener.upstream]
-    brokers = Brokers(upstreams)
-    return location, lambda server: brokers.among(Address(server.host, server.port), server.run_id, server.clients)
+    return location, admission(brokers_of(configuration))
 
 
 def _from_arguments(asked: argparse.Namespace) -> Location:

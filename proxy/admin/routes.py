@@ -40,8 +40,8 @@ class State:
     audit_failing: bool
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
-    workers: tuple[WorkerState, ...] = ()
-    """Of several processes, each that lives."""
+    workers: tuple[WorkerState, ...] | None = None
+    """Of several processes, each that lives; None where there is one process and no supervisor."""
 
     @property
     def ready(self) -> bool:
@@ -90,7 +90,7 @@ def readiness(state: State) -> bytes:
         ],
         "warnings": list(state.warnings),
     }
-    if state.workers:
+    if state.workers is not None:
         told["workers"] = [
             {"worker": each.number, "process": each.process, "ready": each.ready, "rules": each.version}
             for each in state.workers

@@ -19,11 +19,12 @@ Parse: TypeAlias = Generator[None, None, F]
 class Buffer:
     """What has arrived and is not yet taken. `feed` adds; the takes are generators that wait for bytes."""
 
-    __slots__ = ("_at", "_bytes")
+    __slots__ = ("_at", "_bytes", "_fed")
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._at = 0
+        self._fed = 0
 
     def __len__(self) -> int:
         """Bytes that have arrived and are not taken."""
@@ -32,7 +33,13 @@ class Buffer:
     def __repr__(self) -> str:
         return f"<Buffer of {len(self)} bytes>"
 
+    @property
+    def taken(self) -> int:
+        """Bytes that were taken, ever."""
+        return self._fed - len(self)
+
     def feed(self, data: bytes) -> None:
+        self._fed += len(data)
         if self._at == len(self._bytes):
             self._bytes.clear()
             self._at = 0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .secret import RedisUrl
+from .upstream import Address
 
 if TYPE_CHECKING:
     from redis.connection import Connection
@@ -55,8 +56,11 @@ class RedisLink:
             "retry": Retry(NoBackoff(), 0),  # what may have been written is not written again
             "protocol": 2,
         }
-        self._connection: Connection | None = SSLConnection(**settings) if url.tls else Connection(**settings)  # type: ignore[no-untyped-call]
+        if url.tls:
+            settings |= {"ssl_cert_reqs": "required", "ssl_check_hostname": True, "ssl_ca_certs": url.ca}
+        self._connection: Connection | None = None
         try:
+            self._connection = SSLConnection(**settings) if url.tls else Connection(**settings)  # type: ignore[no-untyped-call]
             self._connection.connect()  # type: ignore[no-untyped-call]
         except AuthenticationError:
             self.close()
@@ -103,16 +107,30 @@ class RedisLink:
             raise LinkError("does not answer") from None
         return answers
 
-    def info(self) -> dict[str, str]:
+    def info(self) -> bytes:
         """What INFO tells by default."""
         told = self.call("INFO")
-        lines = told.decode("utf-8", "replace").splitlines() if isinstance(told, bytes) else []
-        return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
+        return told if isinstance(told, bytes) else b""
+
+    def reached(self) -> tuple[Address, ...]:
+        """The address that the name led to in the end; none where the connection is gone."""
+        connection: Any = self._connection
+        try:
+            host, port, *_ = connection._sock.getpeername()  # noqa: SLF001 - the library has no public name for it
+            return (Address(str(host), int(port)),)
+        except (OSError, AttributeError, ValueError):
+            return ()
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.disconnect()  # type: ignore[no-untyped-call]
             self._connection = None
+
+
+def fields_of(info: bytes) -> dict[str, str]:
+    """The fields of an answer to INFO."""
+    lines = info.decode("utf-8", "replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
 
 def _code(answered: Exception) -> str:

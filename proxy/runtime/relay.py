@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Protocol, assert_never
 
 import trio
@@ -114,7 +115,10 @@ class Relay:
         self._server_lock = trio.Lock()
         self._progress = trio.Event()
         self._policy_news = trio.Event()
+        self._is_news = False
         self._alarm = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self._is_policy_lane_open = False
         self._from_reader = _Lane()
         self._from_server = _Lane()
         self._policy_lane = _Lane()
@@ -124,6 +128,7 @@ class Relay:
         self._reason: str | None = None
         self._linger = False
         self._closing = False
+        self._draining = False
         self._server_ended = False
         self._server_owes = False
         self._active_s = 0.0
@@ -132,11 +137,18 @@ class Relay:
 
     def policy_changed(self) -> None:
         """The policy was replaced: the session is told as soon as its lane is free."""
+        self._is_news = True
         self._policy_news.set()
+        self._open_policy_lane()
+
+    def drain(self) -> None:
+        """Reads no further commands: what was read is still answered. Whoever never falls silent would else be cut off
+        inside a reply."""
+        self._draining = True
 
     def end(self, reason: str) -> None:
-        """Closes both sides at once."""
-        self._finish(reason)
+        """Ends both sides so that what was sent last arrives, though the reader may have sent more meanwhile."""
+        self._finish(reason, linger=True)
 
     def quiet_for_s(self) -> float:
         """How long no step was under way and the server was the last to speak; 0 when busy."""
@@ -159,13 +171,16 @@ class Relay:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._carry_reader)
                     nursery.start_soon(self._carry_server)
-                    nursery.start_soon(self._carry_policy)
+                    self._nursery = nursery
+                    self._open_policy_lane()
                     nursery.start_soon(self._watch_login)
                     nursery.start_soon(self._watch_idle)
+            self._nursery = None
             await trio.aclose_forcefully(self._server)
             if self._linger:
                 await self._let_go_of_reader()
         finally:
+            self._nursery = None
             await trio.aclose_forcefully(self._server)
             await trio.aclose_forcefully(self._reader)
         return self._reason or "cancelled"
@@ -190,7 +205,7 @@ class Relay:
     # the lanes
 
     async def _carry_reader(self) -> None:
-        while not self._server_ended:
+        while not (self._server_ended or self._draining):
             try:
                 data = bytes(await self._reader.receive_some(self._from_reader.room))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -200,7 +215,7 @@ class Relay:
             await self._carry_out(self._session.from_reader, data, self._from_reader)
             if not data:
                 break
-        # the reader has ended, or the server takes no more: what the server still says is carried, for a while
+        # the reader has ended or is read no further, or the server takes no more: what it still says is carried for a while
         await trio.sleep(self._times.half_close_s)
         self._finish("the server did not end in time")
 
@@ -220,15 +235,26 @@ class Relay:
                 self._finish("the server ended", linger=True)
                 return
 
+    def _open_policy_lane(self) -> None:
+        """Only while there is something to do or to wait for: of most readers there is neither, and a task takes room."""
+        if self._nursery is None or self._is_policy_lane_open:
+            return
+        if self._is_news or self._session.wakes_at_s < inf:
+            self._is_policy_lane_open = True
+            self._nursery.start_soon(self._carry_policy)
+
     async def _carry_policy(self) -> None:
-        while True:
-            with trio.CancelScope(deadline=self._session.wakes_at_s) as self._alarm:
-                await self._policy_news.wait()
-            if self._policy_news.is_set():
+        while self._is_news or self._session.wakes_at_s < inf:
+            if not self._is_news:
                 self._policy_news = trio.Event()
+                with trio.CancelScope(deadline=self._session.wakes_at_s) as self._alarm:
+                    await self._policy_news.wait()
+            if self._is_news:
+                self._is_news = False
                 await self._carry_out(lambda _: self._session.policy_changed(), b"", self._policy_lane)
-            else:
+            elif self._session.wakes_at_s <= trio.current_time():
                 await self._carry_out(lambda _: self._session.wake(), b"", self._policy_lane)
+        self._is_policy_lane_open = False
 
     async def _watch_login(self) -> None:
         """The time that steps took is not the reader's: a first command of 60 MiB may take as long by itself."""
@@ -324,6 +350,7 @@ class Relay:
     def _signal(self) -> None:
         """A lane has come further: whoever holds looks again, and the session may want to be woken at another time."""
         self._alarm.deadline = self._session.wakes_at_s
+        self._open_policy_lane()
         self._progress.set()
         self._progress = trio.Event()
 

@@ -48,13 +48,17 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class RedisUrl:
-    """`redis[s]://[user[:password]@]host[:port][/database]`, taken apart. Its text is the address alone."""
+    """`redis[s]://[user[:password]@]host[:port][/database]`, taken apart. Its text is the address alone.
+
+    `ca` names a file of certificates that are trusted with TLS instead of the system's.
+    """
 
     address: Address
     database: int = 0
     user: str | None = None
     password: Secret | None = None
     tls: bool = False
+    ca: str | None = None
 
     def __str__(self) -> str:
         return f"{'rediss' if self.tls else 'redis'}://{self.address}/{self.database}"

@@ -33,6 +33,7 @@ EMPTY = "empty: taken for a half-finished write"
 PREFIX = "VEIL_"
 NOT_FOR_US = frozenset({"VEIL_BROKERS", "VEIL_REQUIRE"})  # they steer the test run, in whose environment Veil is started
 PROTOCOLS: Mapping[str, tuple[str, ...]] = {str(platform): row.protocols for platform, row in PLATFORMS.items()}
+_HOLDS_MORE = re.compile("[:@$/]")  # of a key: it is a value, perhaps a URL with its password, whose key is missing
 _WHOLE_NUMBER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 Loc = tuple[str | int, ...]
@@ -225,7 +226,8 @@ def _word(error: ErrorDetails, origins: _Origins) -> tuple[Place | str, str]:
         case "missing":
             return origins.of_value(loc[:-1]), f"{quote(str(loc[-1]))} is missing"
         case "extra_forbidden":
-            return origins.keys.get(loc, origin), f"no key {key} here{near(str(loc[-1]), _known(loc[:-1]))}"
+            said = "such key" if _HOLDS_MORE.search(str(loc[-1])) else f"key {key}"
+            return origins.keys.get(loc, origin), f"no {said} here{near(str(loc[-1]), _known(loc[:-1]))}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return origin, f"{key} must be a mapping of keys and values"
         case "list_type":
@@ -356,6 +358,9 @@ def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
     rules = configuration.rules_directory
     if rules is not None and is_directory(rules) is False:
         yield ("store", "files", "directory"), f"{quote(str(rules))} is not a directory"
+    redis = configuration.settings.audit.redis
+    if redis is not None:
+        yield from _trusted(("audit", "redis"), configuration.redis_at(redis).ca, tls=redis.url.tls)
     if configuration.settings.audit.file is None:
         return
     audit = configuration.audit_path
@@ -365,14 +370,19 @@ def _paths(configuration: Configuration) -> Iterator[tuple[Loc, str]]:
         yield ("audit", "file", "path"), f"the directory {quote(str(audit.parent))} does not exist"
 
 
+def _trusted(loc: Loc, ca: str | None, *, tls: bool) -> Iterator[tuple[Loc, str]]:
+    """A file of certificates beside the URL of a Redis of Veil's own."""
+    if ca is not None and not tls:
+        yield (*loc, "ca"), '"ca" goes with a rediss:// url alone'
+    elif ca is not None and is_directory(Path(ca)) is not False:
+        yield (*loc, "ca"), f"{quote(ca)} is no file"
+
+
 def _store(configuration: Configuration, location: Location) -> Iterator[tuple[Loc, str]]:
     """What a store in a Redis cannot be. Whether the server is a broker's under another name is asked when it is
     reached."""
     loc = ("store", "redis")
-    if location.ca is not None and not location.tls:
-        yield (*loc, "ca"), '"ca" goes with a rediss:// url alone'
-    elif location.ca is not None and is_directory(Path(location.ca)) is not False:
-        yield (*loc, "ca"), f"{quote(location.ca)} is no file"
+    yield from _trusted(loc, location.ca, tls=location.tls)
     own = Address(location.host, location.port)
     upstreams = [
         each for connection in configuration.settings.connections for one in connection.listeners for each in one.upstream

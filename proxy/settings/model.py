@@ -5,13 +5,14 @@ A key that is known but not carried out by this version is `NotYet`: giving it i
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from proxy.runtime.secret import Secret
+from proxy.runtime.secret import RedisUrl, Secret
 from proxy.runtime.tls import SOURCES, ClientFiles, Pair, ServerFiles
 from proxy.runtime.upstream import Address
 from rules.model import Platform, Problem
@@ -106,6 +107,7 @@ class AuditFile(Section):
 class AuditRedis(Section):
     url: RedisAt
     stream: Name = "veil:audit"
+    ca: Text | None = None
 
 
 class Audit(Section):
@@ -254,6 +256,10 @@ class Configuration:
         """Of the audit file; only where the trail is one."""
         assert self.settings.audit.file is not None
         return self._from_file(self.settings.audit.file.path)
+
+    def redis_at(self, told: AuditRedis) -> RedisUrl:
+        """The server of the trail, with what it is trusted by."""
+        return told.url if told.ca is None else replace(told.url, ca=str(self._from_file(told.ca)))
 
     def server_files(self, listener: ListenerSection, protocols: tuple[str, ...] = ()) -> ServerFiles | None:
         """What the listener's TLS is made of; None where it has none, or none that is whole."""

@@ -38,7 +38,8 @@ PING_S = 10  # of silence, after which the server is asked whether it is still t
 TRIES = 5  # readings of a set that is being replaced meanwhile
 MANIFEST = "manifest"
 CHANNEL = "changed"
-_RUN_ID = re.compile(rb"^run_id:([0-9a-f]{40})\r?$", re.MULTILINE)
+_RUN_ID = re.compile(rb"^run_id:[0-9a-f]{40}\r?$", re.MULTILINE)
+LOOKS_TRUSTED = 10  # after so many the server is admitted anew: a broker may have been down, or become this server
 PUSHED = b"pushed"
 
 
@@ -71,12 +72,12 @@ class Location:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who answered: the address that was reached in the end, and the id of that run of the server. `clients` asks it
-    who is connected to it (CLIENT LIST), for as long as it is being admitted."""
+    """Who answered: the address that was reached in the end, and what the server tells of itself (INFO). `clients` asks
+    it who is connected to it (CLIENT LIST), for as long as it is being admitted."""
 
     host: str
     port: int
-    run_id: str
+    info: bytes = field(repr=False)
     clients: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
 
 
@@ -111,13 +112,14 @@ class RedisStore:
     limit_s = LIMIT_S
 
     def __init__(self, location: Location, admit: Admit = lambda _server: "") -> None:
-        """`admit` is asked about the server at each new connection."""
+        """`admit` is asked about the server at each new connection, and every few looks."""
         self.place = location.place
         self._location = location
         self._admit = admit
         self._client: redis.Redis | None = None
         self._ears: redis.client.PubSub | None = None
         self._failures = 0
+        self._looks = 0
         self._taken: Manifest | None = None
 
     @property
@@ -130,10 +132,15 @@ class RedisStore:
         return None if self._taken is None else self._taken.version
 
     def look(self) -> object:
+        self._looks += 1
         try:
-            return self._asking(_manifest_bytes, self._location)
+            return self._asking(_manifest_bytes if self._looks % LOOKS_TRUSTED else self._admitted_again, self._location)
         except StoreError as failed:
             return ("not looked at", failed.why)
+
+    def _admitted_again(self, client: redis.Redis, location: Location) -> bytes:
+        admit_again(client, location, self._admit)
+        return _manifest_bytes(client, location)
 
     def read(self) -> Reading:
         try:
@@ -265,12 +272,25 @@ def connect(location: Location, admit: Admit = lambda _server: "") -> redis.Redi
     return client
 
 
+def admit_again(client: redis.Redis, location: Location, admit: Admit) -> None:
+    """Raises a StoreError where the server of a client is not admitted any more; the client is to be closed then."""
+    connection = client.connection_pool.get_connection()
+    try:
+        reason = admit(_server(connection, location))
+    except BaseException:
+        connection.disconnect()  # type: ignore[no-untyped-call]  # an answer may still be on its way
+        raise
+    finally:
+        client.connection_pool.release(connection)
+    if reason:
+        raise StoreError(reason)
+
+
 def _server(connection: Any, location: Location) -> Server:
-    connection.send_command("INFO", "server", check_health=False)
+    connection.send_command("INFO", check_health=False)
     told = connection.read_response()
-    found = _RUN_ID.search(told) if isinstance(told, bytes) else None
-    if found is None:
-        raise StoreError("the server does not say which one it is (INFO server)")
+    if not isinstance(told, bytes) or not _RUN_ID.search(told):
+        raise StoreError("the server does not say which one it is (INFO)")
     try:
         host, port, *_ = connection._sock.getpeername()  # noqa: SLF001 - the library has no public name for it
     except (OSError, AttributeError, ValueError):
@@ -280,7 +300,7 @@ def _server(connection: Any, location: Location) -> Server:
         connection.send_command("CLIENT", "LIST", check_health=False)
         return _bytes(connection.read_response())
 
-    return Server(str(host), int(port), found[1].decode("ascii"), clients)
+    return Server(str(host), int(port), told, clients)
 
 
 def _end(client: redis.Redis | redis.client.PubSub) -> None:

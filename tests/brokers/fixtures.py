@@ -10,7 +10,6 @@ import pytest
 
 from tests.canary import Canary
 
-from . import mode
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
 
@@ -53,17 +52,14 @@ def redis_once(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def store_server(tmp_path: Path) -> Iterator[RedisServer]:
-    """A server of the test's own, for rules: no reader is connected to it."""
+def store_server(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
+    """A server for rules, empty, that no reader is connected to: a process where there is one, since it is killed often."""
     flavours = offered()
-    if not flavours:
-        mode.absent("redis", "apt-get install redis-server, or make brokers")
-    folder = tmp_path / "store"
-    folder.mkdir()
-    server = RedisServer(flavours[0], folder)
-    server.start()
+    server = redis_fleet.server(
+        next((each for each in flavours if each.endswith("-process")), *flavours[:1] or ("redis",)), "store"
+    )
     yield server
-    server.stop()
+    server.reset()
 
 
 @pytest.fixture

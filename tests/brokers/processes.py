@@ -22,12 +22,18 @@ ENGINE_S = 60.0  # a call to the engine takes 0.1 s; a hanging one must not hang
 _numbers = itertools.count(1)
 
 
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody listens on at this moment, and that was not given before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def wait_until(condition: Callable[[], bool], what: str, within_s: float = START_S) -> None:

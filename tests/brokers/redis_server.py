@@ -187,17 +187,17 @@ class RedisFleet:
 
     def __init__(self, folder: Callable[[str], Path]) -> None:
         self._folder = folder
-        self._servers: dict[str, RedisServer] = {}
+        self._servers: dict[tuple[str, str], RedisServer] = {}
 
-    def server(self, flavour: str) -> RedisServer:
-        """The server of that flavour, running; skips or fails the test where there is none."""
+    def server(self, flavour: str, use: str = "broker") -> RedisServer:
+        """The server of that flavour for one use, running; skips or fails the test where there is none."""
         if flavour not in HOW:
             mode.absent("redis", HOW[CONTAINER] if mode.BROKERS == "containers" else f"{HOW[REDIS]}; or {HOW[VALKEY]}")
-        server = self._servers.get(flavour)
+        server = self._servers.get((flavour, use))
         if server is None:
             server = RedisServer(flavour, self._folder(flavour))
             server.start()
-            self._servers[flavour] = server
+            self._servers[flavour, use] = server
         return server
 
     def stop(self) -> None:

@@ -144,6 +144,16 @@ class RespClient:
             case _:
                 raise ValueError(f"not RESP: {kind!r}")
 
+    @property
+    def place(self) -> int:
+        """How much of `received` was read as replies."""
+        return self._at
+
+    def forget(self) -> None:
+        """Drops what was read, so that a long run does not grow."""
+        del self.received[: self._at]
+        self._at = 0
+
     def at_end(self) -> bool:
         """Whether the other side has closed, with nothing unread in front of it."""
         try:

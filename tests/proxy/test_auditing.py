@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from proxy import cli
+from proxy import auditing, cli
 from proxy.runtime.trail import FileTrail
 from proxy.settings.model import AuditRedis
 from rules.audit import READ_UNMASKED, REFUSED, Entry, RuleTag, chain
@@ -17,6 +19,10 @@ from rules.model import Connection, Kind, Platform, Resource
 
 SHOP = Connection("shop", Platform.REDIS, "test")
 TAG = RuleTag("Contact", ("GDPR",), "contact", "high")
+CONFIG = (
+    "store: {files: {directory: .}}\naudit: {file: {path: audit.jsonl}}\nconnections:\n"
+    "  - {name: shop, platform: redis, listeners: [{protocol: redis, listen: 127.0.0.1:0, upstream: 127.0.0.1:1}]}\n"
+)
 Edit = Callable[[list[str]], object]
 
 
@@ -123,6 +129,61 @@ def test_a_cut_end_is_found_by_a_hash_noted_before_or_by_the_head(trail: Path, c
     assert verify(capsys, trail, "--expect-last", last)[0] == 1
 
 
+def put_in_place(trail: Path, lines: list[str]) -> None:
+    """As an editor does: a new file under the old name."""
+    new = trail.with_name("new")
+    new.write_text("".join(lines))
+    new.replace(trail)
+
+
+def forged(lines: list[str], more: int) -> list[str]:
+    """The same entries by somebody else, hashed anew, and so many behind them."""
+    made, previous = [], "0" * 64
+    for number in range(1, len(lines) + more + 1):
+        line, previous = chain(Entry("e", "mallory"), "2026-11-30T11:00:00.000Z", number, previous)
+        made.append(line + "\n")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda lines: lines[:-1], "ends with entry 5, and entry 6 was written: entries are missing at the end"),
+        (lambda lines: [], "ends with entry 0, and entry 6 was written: entries are missing at the end"),
+        (lambda lines: forged(lines, 0), "holds another entry 6 than was written"),
+        (lambda lines: forged(lines, 2), "holds another entry 6 than was written"),
+    ],
+)
+@pytest.mark.parametrize("in_place", [True, False])
+def test_a_file_that_was_put_in_the_place_of_the_trail_or_written_anew_lacks_what_the_head_says(
+    trail: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[list[str]], list[str]],
+    expected: str,
+    *,
+    in_place: bool,
+) -> None:
+    changed = change(trail.read_text().splitlines(keepends=True))
+    if in_place:
+        trail.write_text("".join(changed))
+    else:
+        put_in_place(trail, changed)
+
+    code, _, err = verify(capsys, trail)
+    assert (code, err.splitlines()[0]) == (1, f"{trail}: {expected}")
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_copy_of_the_whole_trail_is_as_sound_as_the_trail(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, follow: bool
+) -> None:
+    put_in_place(trail, trail.read_text().splitlines(keepends=True))
+    if follow:
+        FileTrail(trail).append([(Entry("e", "x"), "2026-11-30T18:00:00.000Z")])
+
+    assert verify(capsys, trail)[0] == 0
+
+
 def test_rotated_parts_are_one_chain_in_any_order_and_compressed(trail: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parts = []
     for number in range(3):
@@ -147,12 +208,122 @@ def test_the_parts_of_a_config_are_found(trail: Path, tmp_path: Path, capsys: py
     trail.rename(trail.with_name("audit.jsonl-20261130"))
     FileTrail(trail).append([(Entry("e", "x"), "2026-11-30T18:00:00.000Z")])
     config = tmp_path / "veil.yaml"
-    config.write_text(
-        "store: {files: {directory: .}}\naudit: {file: {path: audit.jsonl}}\nconnections:\n"
-        "  - {name: shop, platform: redis, listeners: [{protocol: redis, listen: 127.0.0.1:0, upstream: 127.0.0.1:1}]}\n"
-    )
+    config.write_text(CONFIG)
 
     assert verify(capsys, "--config", config)[1].startswith("7 entries, seq 1..7, chain intact")
+
+
+@pytest.mark.parametrize("create", [True, False])
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_trail_that_was_moved_away_is_sound_before_the_next_entry_unless_its_end_is_gone(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, create: bool, cut: bool
+) -> None:
+    moved = trail.with_name("audit.jsonl.1")
+    trail.rename(moved)
+    if create:
+        trail.touch()
+    if cut:
+        moved.write_text("".join(moved.read_text().splitlines(keepends=True)[:-1]))
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+
+    code, out, err = verify(capsys, "--config", config)
+    assert code == cut
+    if cut:
+        assert f"{trail}: ends with entry 5, and entry 6 was written" in err
+    else:
+        assert out.startswith("6 entries, seq 1..6, chain intact")
+
+
+def rotate(trail: Path, *, pack: bool) -> None:
+    first = trail.with_name("audit.jsonl.1")
+    if first.exists():
+        first.rename(trail.with_name("audit.jsonl.2"))
+    trail.rename(first)
+    if pack:
+        packed = trail.with_name("audit.jsonl.1.gz")
+        packed.write_bytes(gzip.compress(first.read_bytes()))
+        first.unlink()
+    FileTrail(trail).append([(Entry("e", "x"), "2026-11-30T18:00:00.000Z")])
+
+
+@pytest.mark.parametrize("pack", [True, False])
+@pytest.mark.parametrize("when", ["_seen", "_rotated", "_file", "_split"])
+def test_a_rotation_while_a_trail_is_looked_for_or_read_breaks_no_chain(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, when: str, *, pack: bool
+) -> None:
+    rotate(trail, pack=False)
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+    real = getattr(auditing, when)
+    left = [None]
+
+    def then_rotated(*arguments: object) -> object:
+        found = real(*arguments)
+        if left:
+            left.pop()
+            rotate(trail, pack=pack)
+        return found
+
+    monkeypatch.setattr(auditing, when, then_rotated)
+
+    code, out, err = verify(capsys, "--config", config)
+    assert (code, err) == (0, "")
+    assert out.startswith(("7 entries, seq 1..7, chain intact", "8 entries, seq 1..8, chain intact"))
+
+
+def test_a_part_that_is_being_packed_is_read_as_it_is(trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rotate(trail, pack=False)
+    trail.with_name("audit.jsonl.1.gz").write_bytes(gzip.compress(b"half")[:-4])
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+
+    assert verify(capsys, "--config", config)[1].startswith("7 entries, seq 1..7, chain intact")
+
+
+def test_more_parts_than_may_be_open_are_read_one_by_one(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotate(trail, pack=False)
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+    real = Path.open
+    calls: list[Path] = []
+
+    def opened(path: Path, *arguments: Any, **named: Any) -> object:
+        calls.append(path)
+        if calls.count(path) == 1 and path.name.startswith("audit"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "open", opened)
+
+    assert verify(capsys, "--config", config)[1].startswith("7 entries, seq 1..7, chain intact")
+
+
+def test_a_trail_that_is_gone_with_its_head_cannot_be_read(
+    trail: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trail.rename(trail.with_name("audit.jsonl.1"))
+    FileTrail(trail).append([(Entry("e", "x"), "2026-11-30T18:00:00.000Z")])
+    trail.unlink()
+    config = tmp_path / "veil.yaml"
+    config.write_text(CONFIG)
+
+    assert "entry 7 was written" in verify(capsys, "--config", config)[2]
+    trail.with_name("audit.jsonl.head").unlink()
+    assert "cannot be read" in verify(capsys, "--config", config)[2]
+
+
+def test_a_new_part_without_an_entry_follows_from_the_hash_that_is_given(
+    trail: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = verify(capsys, trail)[1].split()[-1]
+    trail.rename(trail.with_name("audit.jsonl.1"))
+    trail.touch()
+
+    assert verify(capsys, trail, "--after", last)[0] == 0
+    assert verify(capsys, trail)[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -197,6 +368,7 @@ def test_a_search_tells_broken_lines_and_goes_on(trail: Path, capsys: pytest.Cap
         ["--redis", "x", "--stream", "s"],
         [],
         ["f", "--stream", "s"],
+        ["f", "--ca", "c"],
     ],
 )
 @pytest.mark.parametrize("which", ["verify", "search"])

@@ -52,6 +52,15 @@ def test_a_good_file_is_read_with_its_defaults(tmp_path: Path) -> None:
     assert (listener.verify_names, listener.writes, settings.connections[0].reader.source) == (True, "adds", "protocol")
 
 
+@pytest.mark.parametrize("value", ["redis://me:H1DDEN@h:1/0", "H1DDEN@h", "file:H1DDEN", "${H1DDEN}"])
+def test_a_value_that_stands_where_its_key_should_is_not_repeated(tmp_path: Path, value: str) -> None:
+    audit = f'audit:\n  redis: {{"{value}": 1, stream: a}}\nstore:'
+
+    told = problems(tmp_path, GOOD.replace("store:", audit, 1))
+    assert any("no such key here (known: url, stream, ca)" in each for each in told)
+    assert "H1DDEN" not in "".join(told)
+
+
 def test_every_problem_is_told_and_not_the_first(tmp_path: Path) -> None:
     text = """\
 store:

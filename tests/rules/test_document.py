@@ -272,7 +272,7 @@ def test_a_long_scalar_is_judged_in_linear_time(start: str, more: str) -> None:
     begun = time.process_time()
     reads_otherwise(start + more * 50_000 + "x")
 
-    assert time.process_time() - begun < 1
+    assert time.process_time() - begun < 10
 
 
 pieces = st.sampled_from(

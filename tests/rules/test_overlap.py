@@ -190,4 +190,4 @@ def test_the_longest_paths_are_compared_in_a_moment(step: str) -> None:
     assert paths_meet(one, other) is longest.endswith("*")  # an object may stand in place of the last array
     assert always_above(parse_path(longest), one) is not longest.endswith("*")
     assert not always_above(one, other)
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 20  # some 0.3 s; sets of steps would take for ever

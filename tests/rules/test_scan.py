@@ -124,6 +124,21 @@ def test_what_is_no_utf8_is_not_json_wherever_it_stands(bad: bytes) -> None:
             scan.mask(data, root("$.q"), 512)
 
 
+@pytest.mark.parametrize("bad", [b"\xff", b"\xe2\x80", b"\xed\xa0\x80"])
+def test_what_is_no_utf8_is_found_in_a_long_text_as_well(bad: bytes) -> None:
+    for data in (b'["' + b"x" * ((1 << 20) - 3) + bad + b'"]', b'["' + b"x" * (1 << 20) + b'"]' + bad):
+        with pytest.raises(scan.NotJson):
+            scan.mask(data, root("$..q"), 512)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 1024, 2000])
+def test_an_escaped_string_no_longer_than_its_kept_ends_is_hidden_whole(count: int) -> None:
+    document = '{"q":"' + r"\u0041" * count + '"}'
+    hidden = masked(plan(path("$.q", partial(count - 1, 1))), document)
+
+    assert hidden == '{"q":"••••"}'
+
+
 def test_a_character_across_the_border_of_two_checks_is_utf8() -> None:
     data = b'["' + b"x" * ((1 << 20) - 3) + "é".encode() + b'"]'
 
@@ -409,7 +424,7 @@ def test_a_document_of_many_small_values_is_masked_in_linear_time(chosen: str) -
     for data in documents:
         one.value(data)
 
-    assert time.process_time() - begun < 6
+    assert time.process_time() - begun < 60  # squared it would be hours
 
 
 AROUND_A_PIECE = [0, 1, 7, 8, 9, 31, 32, 33, 63, 64, 65, 66, 127, 128, 129, 1023, 1024, 1025, 2047, 2048, 2049, 3100]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.runtime.sameserver import ids_of
 from rules.store import redis as module
 from rules.store.manifest import Manifest, describe, render
 from rules.store.reading import Reading
@@ -313,9 +314,29 @@ def test_a_server_that_is_not_admitted_is_not_read_and_each_connection_is_asked_
 
     assert "it is a broker" in why(store.read())
     assert {(each.host, each.port) for each in asked} == {(store_server.host, store_server.port)}
-    info = direct.call("INFO", "server")
+    info = direct.call("INFO")
     assert isinstance(info, bytes)
-    assert asked[0].run_id.encode() in info
+    assert ids_of(asked[0].info) == ids_of(info)
+
+
+def test_a_server_that_is_found_to_be_a_broker_later_is_not_read_any_more(store_server: RedisServer) -> None:
+    push(store_server, {"rules.yaml": RULES})
+    listed: list[bytes] = []
+    answers = ["", ""]  # at the connection, and at the first look that asks again
+
+    def admit(server: Server) -> str:
+        listed.append(server.clients())
+        return answers.pop() if answers else "it is a broker"
+
+    store = RedisStore(location(store_server), admit)
+    assert names(store.read()) == ["First"]
+    seen = [store.look() for _ in range(2 * module.LOOKS_TRUSTED)]
+
+    assert seen[-1] == ("not looked at", "it is a broker")
+    assert len(set(seen[:-1])) == 1
+    assert "it is a broker" in why(store.read())
+    assert len(listed) == 4
+    assert all(b" addr=" in each for each in listed)
 
 
 def test_with_a_key_a_set_that_is_not_signed_by_it_is_not_read(store_server: RedisServer) -> None:

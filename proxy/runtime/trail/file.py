@@ -64,15 +64,13 @@ class FileTrail:
 
     def open(self) -> None:
         with self._locked():
-            self._take_file()
-            head = self._find_head()
+            head = self._find_head(is_new=self._take_file())
             if head.end:
                 self._end_of(self._fd)  # the whole last line, where appending trusts its hash
 
     def append(self, batch: Sequence[tuple[Item, str]]) -> list[int]:
         with self._locked():
-            self._take_file()
-            head = self._find_head()
+            head = self._find_head(is_new=self._take_file())
             told = self._read_rules() if any(isinstance(item, RulesOf) for item, _ in batch) else None
             made = lines_of(batch, head.seq, head.hash, told)
             if made.lines:
@@ -96,7 +94,7 @@ class FileTrail:
             self.close()
         for _ in range(MOVED_TRIES):
             if self._head_fd < 0:
-                self._head_fd = _open(self._beside("head"))
+                self._head_fd, _ = _open(self._beside("head"))
             fcntl.flock(self._head_fd, fcntl.LOCK_EX)
             if _is_at(self._head_fd, self._beside("head")):
                 break
@@ -112,18 +110,27 @@ class FileTrail:
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(f"{self._path.name}.{suffix}")
 
-    def _take_file(self) -> None:
-        """Opens what is at the path, unless it is open already."""
-        if self._fd >= 0 and not _is_at(self._fd, self._path):
-            os.close(self._fd)
-            self._fd = -1
-        if self._fd < 0:
-            self._fd = _open(self._path, os.O_APPEND)
+    def _take_file(self) -> bool:
+        """Opens what is at the path, unless it is open already. Says whether it was made just now."""
+        is_new = False
+        before, self._fd = self._fd, -1
+        try:
+            if before < 0 or not _is_at(before, self._path):
+                self._fd, is_new = _open(self._path, os.O_APPEND)
+            else:
+                self._fd, before = before, -1
+        finally:
+            if before >= 0:
+                os.close(before)
+        return is_new
 
     # The end
 
-    def _find_head(self) -> Head:
+    def _find_head(self, *, is_new: bool) -> Head:
         """The end of the chain, at the end of the file at the path: whatever stood behind was kept or cut.
+
+        A file that was made just now is another one than the head names, though it may have got the number of that
+        one, which was moved, compressed and removed.
 
         Raises:
             TrailError: the file was cut or changed, or is another one.
@@ -131,7 +138,7 @@ class FileTrail:
         head, there = self._read_head(), os.fstat(self._fd)
         if head is None:
             return self._note(self._end_of(self._fd))
-        if head.is_in(there):
+        if head.is_in(there) and not is_new:
             if there.st_size < head.end:
                 raise TrailError("was cut; move it away to keep it and go on with the chain in a new one")
             if not _ends_there(self._fd, head):  # a file may be cut and grow again
@@ -245,13 +252,13 @@ def _ends_there(fd: int, head: Head) -> bool:
 
 
 def head_of(path: Path) -> tuple[int, str] | None:
-    """The number and hash that the head beside a file notes for its last entry; None when it is about another file."""
+    """The number and hash of the last entry that the head beside a path notes, in whatever file that entry is; None
+    where it notes none."""
     try:
         head = _head_from(path.with_name(f"{path.name}.head").read_bytes()[:HEAD_BYTES])
-        there = os.stat(path)
     except (OSError, ValueError):
         return None
-    return (head.seq, head.hash) if head is not None and head.is_in(there) and head.end else None
+    return (head.seq, head.hash) if head is not None and head.seq else None
 
 
 def _head_from(data: bytes) -> Head | None:
@@ -267,27 +274,32 @@ def _head_from(data: bytes) -> Head | None:
     return Head(device, inode, end, seq, digest)
 
 
-def _open(path: Path, more: int = 0) -> int:
-    """Opens a file for reading and writing, or makes it, 0600 and to stay after a crash of the machine."""
+def _open(path: Path, more: int = 0) -> tuple[int, bool]:
+    """Opens a file for reading and writing, or makes it, 0600; says whether it was made. One without contents, by whoever
+    it was made, is to stay after a crash of the machine."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | more  # NONBLOCK: a FIFO must not hang the start
     try:
-        fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+        fd, is_new = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600), True
     except FileExistsError:
-        fd = os.open(path, flags)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise TrailError("is not a regular file; name one") from None
-        return fd
+        fd, is_new = os.open(path, flags), False
     try:
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)  # else the file itself may be gone after a crash
-        finally:
-            os.close(directory)
+        _check(fd, path)
     except BaseException:
         os.close(fd)
         raise
-    return fd
+    return fd, is_new
+
+
+def _check(fd: int, path: Path) -> None:
+    there = os.fstat(fd)
+    if not stat.S_ISREG(there.st_mode):
+        raise TrailError("is not a regular file; name one")
+    if there.st_size == 0:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)  # else the file itself may be gone
+        finally:
+            os.close(directory)
 
 
 def _is_at(fd: int, path: Path) -> bool:

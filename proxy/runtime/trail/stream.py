@@ -5,18 +5,18 @@
     veil:audit:rules  what the trail has told of the rules
 
 One script appends only if the head is as it was when the lines were chained, and moves it. What it wrote counts
-once the server says that its append-only file is synced. Nothing is ever trimmed.
+once the server says that its append-only file is synced. Nothing is ever trimmed. Whoever had an entry confirmed
+looks for it at each append: a server that lost it may have been given others in its place, on a chain that holds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from proxy.runtime.redis_link import AnswerError, LinkError, LoginError, RedisLink
-from proxy.runtime.sameserver import look_for
+from proxy.runtime.redis_link import AnswerError, LinkError, LoginError, RedisLink, fields_of
+from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.secret import RedisUrl
-from proxy.runtime.upstream import Address
 from rules.audit import FIRST_PREVIOUS, HASH_KEY, InForce
 
 from .base import Item, RulesOf, TrailError
@@ -25,9 +25,11 @@ from .base import lines_of as made_of
 CONNECT_S = 0.8
 ANSWER_S = 1.6  # below the time that a read may wait for its record
 SYNC_MS = 1400
+ASK_S = 0.4  # the upstreams, twice at most; part of the time that a read may wait
 LOOK_AGAIN_S = 5.0  # at settings that may have been changed, and at upstreams that were not there
 RACES = 50  # each lost one is an entry that another process has written
 PAGE = 500
+AFTER_LOSS = "bring the data back, or start Veil anew to go on from there"
 SinkError = LinkError
 
 APPEND = """
@@ -38,11 +40,21 @@ if #last > 0 then
   local ending = ARGV[2] .. hash .. '"}'
   if string.sub(last[1][2][2] or '', -string.len(ending)) ~= ending then return {'changed', seq, hash} end
 end
+if ARGV[8] ~= '' then
+  local own = redis.call('XREVRANGE', KEYS[1], ARGV[8], '-', 'COUNT', 1)
+  if #own > 0 then
+    local ending = ARGV[2] .. ARGV[9] .. '"}'
+    if own[1][1] ~= ARGV[8] or string.sub(own[1][2][2] or '', -string.len(ending)) ~= ending then
+      return {'lost', seq, hash}
+    end
+  end
+end
 if seq ~= ARGV[3] or hash ~= ARGV[4] then return {'moved', seq, hash} end
-for number = 8, #ARGV do redis.call('XADD', KEYS[1], '*', 'entry', ARGV[number]) end
+local id = ''
+for number = 10, #ARGV do id = redis.call('XADD', KEYS[1], '*', 'entry', ARGV[number]) end
 redis.call('HSET', KEYS[2], 'seq', ARGV[5], 'hash', ARGV[6])
 if ARGV[7] ~= '' then redis.call('SET', KEYS[3], ARGV[7]) end
-return {'written', ARGV[5], ARGV[6]}
+return {'written', ARGV[5], ARGV[6], id}
 """
 
 
@@ -53,16 +65,17 @@ class StreamTrail:
     may_come_later = True
     cut_bytes = 0
 
-    def __init__(self, url: RedisUrl, stream: str, upstreams: Iterable[Address]) -> None:
+    def __init__(self, url: RedisUrl, stream: str, brokers: Brokers) -> None:
         self._url = url
         self._keys = (stream, f"{stream}:head", f"{stream}:rules")
-        self._upstreams = tuple(upstreams)
+        self._brokers = brokers
         self.where = f"{url}/{stream}"
         self._link: RedisLink | None = None
         self._has_waitaof = False
         self._looked_s = 0.0
         self._seq, self._hash = 0, FIRST_PREVIOUS
         self._confirmed = 0  # what this process knows to be durable
+        self._own = ("", "")  # the id and hash of that entry
 
     def open(self) -> None:
         self._linked()
@@ -92,18 +105,20 @@ class StreamTrail:
             rules = "" if made.in_force is None else made.in_force.as_text()
             keys: list[str | int] = [len(self._keys), *self._keys]
             durable: list[str | int] = ["WAITAOF", 1, 0, SYNC_MS] if self._has_waitaof else ["CONFIG", "GET", "append*"]
-            written, synced = link.pipeline(["EVAL", APPEND, *keys, *stated, rules, *made.lines], durable)
+            written, synced = link.pipeline(["EVAL", APPEND, *keys, *stated, rules, *self._own, *made.lines], durable)
             if isinstance(written, AnswerError):
                 raise written
-            outcome, seq, digest = (bytes(each).decode("ascii", "replace") for each in written)
+            outcome, seq, digest, *ids = (bytes(each).decode("ascii", "replace") for each in written)
             self._take_head(seq, digest)
             if outcome == "changed":
                 raise TrailError("does not end with the entry that its head names: entries were removed or changed")
+            if outcome == "lost":
+                raise TrailError(f"has lost entries: entry {self._confirmed} was confirmed and is not there; {AFTER_LOSS}")
             if outcome == "written":
                 if isinstance(synced, AnswerError):
                     raise synced
                 self._look_at_sync(synced)
-                self._confirmed = self._seq
+                self._confirmed, self._own = self._seq, (ids[0], self._hash)
                 return made.numbers
         raise TrailError("is written by too many at once")
 
@@ -128,10 +143,7 @@ class StreamTrail:
         if not (seq.isascii() and seq.isdigit() and len(digest) == len(FIRST_PREVIOUS)):
             raise TrailError("has a head that cannot be read")
         if int(seq) < self._confirmed:
-            raise TrailError(
-                f"has lost entries: it is at entry {int(seq)}, and {self._confirmed} was confirmed; "
-                "bring the data back, or start Veil anew to go on from there"
-            )
+            raise TrailError(f"has lost entries: it is at entry {int(seq)}, and {self._confirmed} was confirmed; {AFTER_LOSS}")
         self._seq, self._hash = int(seq), digest
 
     def _read_rules(self, link: RedisLink) -> InForce | None:
@@ -171,7 +183,8 @@ class StreamTrail:
         Raises:
             TrailError: it will not do.
         """
-        told = link.info()
+        info = link.info()
+        told = fields_of(info)
         if told.get("role") != "master":
             raise TrailError("is on a replica; name the master")
         if told.get("redis_mode", told.get("server_mode")) == "cluster":
@@ -184,9 +197,17 @@ class StreamTrail:
         self._has_waitaof = not isinstance(asked, AnswerError)
         if not self._has_waitaof and not _always(link.call("CONFIG", "GET", "append*")):
             raise TrailError("is on a server without WAITAOF (before Redis 7.2): there appendfsync always is needed")
-        same = look_for(link, self._url.address, self._upstreams).same
+        own = (self._url.address, *link.reached())
+        same = self._brokers.among(own, ids_of(info), lambda: _clients(link), ASK_S)
         if same is not None:
-            raise TrailError(f"is on the upstream {same}, whose readers could write it; name another server")
+            raise TrailError(f"is on the upstream {same.broker}, whose readers could write it; name another server")
+
+
+def _clients(link: RedisLink) -> bytes:
+    listed = link.call("CLIENT", "LIST")
+    if not isinstance(listed, bytes):
+        raise AnswerError("ERR")
+    return listed
 
 
 def _always(told: object) -> bool:

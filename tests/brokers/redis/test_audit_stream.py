@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,17 +16,20 @@ import pytest
 
 from proxy import cli
 from proxy.runtime.redis_link import LinkError, RedisLink
-from proxy.runtime.sameserver import look_for
+from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.secret import RedisUrl, Secret
 from proxy.runtime.trail import RulesOf, TrailError
 from proxy.runtime.trail.stream import StreamTrail
 from proxy.runtime.upstream import Address
 from rules.audit import Entry, InForce, RuleTag, broken_links
+from tests.brokers.faults import forwarded
 from tests.brokers.processes import Process, answers, free_port, wait_until
 from tests.brokers.redis_server import RedisServer, valkey_binary
 from tests.brokers.resp_client import RespClient
+from tests.brokers.tls import TlsRedis
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
+from tests.certificates import Authority
 
 from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED
 
@@ -74,7 +79,7 @@ class Sink:
         return RedisUrl(Address("127.0.0.1", self.port))
 
     def trail(self, *upstreams: Address) -> StreamTrail:
-        return StreamTrail(self.url, STREAM, upstreams)
+        return StreamTrail(self.url, STREAM, Brokers(upstreams))
 
     def lines(self) -> list[bytes]:
         found = self.call("XRANGE", STREAM, "-", "+")
@@ -173,6 +178,41 @@ def test_a_sink_that_lost_entries_is_not_written_to_again(sink: Sink) -> None:
 
 @pytest.mark.broker
 @pytest.mark.slow
+@pytest.mark.parametrize("others", [2, 3], ids=["as many entries", "more entries"])
+def test_a_sink_that_lost_entries_and_was_given_others_since_is_not_written_to_again(sink: Sink, others: int) -> None:
+    trail, other = sink.trail(), sink.trail()
+    put(trail, "a")
+    found = sink.call("XRANGE", STREAM, "-", "+")
+    assert isinstance(found, list)
+    identity, digest = found[0][0].decode(), json.loads(found[0][1][1])["hash"]
+    put(trail, "b", "c")
+    sink.call("DEL", STREAM)  # a replica took over that had got no further than the first entry
+    sink.call("XADD", STREAM, identity, "entry", found[0][1][1].decode())
+    sink.call("HSET", f"{STREAM}:head", "seq", "1", "hash", digest)
+    put(other, *"xyz"[:others])
+
+    for _ in range(2):
+        with pytest.raises(TrailError, match="has lost entries"):
+            put(trail, "d")
+        trail.close()
+    assert put(other, "e") == [others + 2]
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_a_stream_that_was_moved_away_goes_on_with_its_chain(sink: Sink) -> None:
+    trail = sink.trail()
+    put(trail, "a", "b")
+    before = sink.lines()
+    sink.call("RENAME", STREAM, f"{STREAM}:2026")
+
+    assert put(trail, "c") == [3]
+    assert put(trail, "d") == [4]
+    assert not list(broken_links([*before, *sink.lines()]))
+
+
+@pytest.mark.broker
+@pytest.mark.slow
 def test_a_stream_whose_last_entry_was_removed_is_not_written_to(sink: Sink) -> None:
     trail = sink.trail()
     put(trail, "a", "b")
@@ -234,7 +274,7 @@ def test_a_replica_and_a_wrong_key_and_a_wrong_password_are_refused(sink: Sink) 
     with pytest.raises(TrailError, match="cannot be"):
         sink.trail().open()
     with pytest.raises(TrailError, match="password") as caught:
-        StreamTrail(RedisUrl(Address("127.0.0.1", sink.port), user="u", password=Secret("hunter2")), STREAM, ()).open()
+        StreamTrail(RedisUrl(Address("127.0.0.1", sink.port), user="u", password=Secret("hunter2")), STREAM, Brokers(())).open()
     assert "hunter2" not in str(caught.value)
     sink.call("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(TrailError, match="replica"):
@@ -246,14 +286,70 @@ def test_a_replica_and_a_wrong_key_and_a_wrong_password_are_refused(sink: Sink) 
 def test_a_sink_that_is_an_upstream_is_found_by_address_by_id_and_by_its_clients(sink: Sink) -> None:
     link = RedisLink(sink.url, connect_s=2, answer_s=5)
     own = Address("127.0.0.1", sink.port)
-    elsewhere = Address("127.0.0.9", 1)  # another spelling of the server, as a NAT or a second name gives it
+    elsewhere = Address("10.0.0.9", 1)  # another spelling of the server, as a NAT or a second name gives it
+    ids = ids_of(link.info())
 
-    assert look_for(link, own, [Address("localhost", sink.port)]).same == Address("localhost", sink.port)
-    assert look_for(link, elsewhere, [own]).same == own
+    def found(at: Address, ids: frozenset[str], clients: Callable[[], bytes]) -> object:
+        same = Brokers([own]).among((at,), ids, clients)
+        return None if same is None else (same.broker, same.by_address)
+
+    def clients() -> bytes:
+        listed = link.call("CLIENT", "LIST")
+        assert isinstance(listed, bytes)
+        return listed
+
+    assert link.reached() == (own,)
+    assert len(ids) == 2
+    assert found(own, frozenset(), bytes) == (own, True)
+    assert found(elsewhere, ids, bytes) == (own, False)
     sink.call("CONFIG", "SET", "requirepass", "pw")  # the link is in already; a probe is told nothing
-    assert look_for(link, elsewhere, [own]).same == own
-    assert look_for(link, own, [elsewhere]).unknown == (elsewhere,)
+    assert found(elsewhere, ids, clients) == (own, False)
+    assert found(elsewhere, ids, bytes) is None
     link.close()
+    assert link.reached() == ()
+
+
+@pytest.mark.broker
+@pytest.mark.slow
+def test_an_upstream_that_comes_up_as_the_sink_later_takes_the_trail_with_it(
+    sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.runtime.trail.stream.LOOK_AGAIN_S", 0.0)
+    port = free_port()
+    trail = sink.trail(Address("127.0.0.1", port))
+    assert put(trail, "a") == [1]
+    with forwarded(("127.0.0.1", sink.port), port), pytest.raises(TrailError, match="is on the upstream"):
+        put(trail, "b")
+    assert put(trail, "c") == [2]
+    trail.close()
+
+
+@pytest.mark.slow
+@pytest.mark.broker
+def test_a_trail_over_tls_trusts_the_file_that_is_named_and_nobody_else(tmp_path: Path) -> None:
+    folder = tmp_path / "sink"
+    folder.mkdir()
+    authority, strangers = Authority(tmp_path), Authority(tmp_path, "strangers")
+    server = TlsRedis(folder, authority, authority.server("redis"))
+    server.start()
+    try:
+        server.config_set("appendonly", "yes")
+        server.config_set("appendfsync", "always")
+        url = RedisUrl(Address("localhost", server.tls_port), tls=True, ca=str(authority.path))
+        trail = StreamTrail(url, STREAM, Brokers(()))
+        assert put(trail, "a") == [1]
+        trail.close()
+        for ca in (str(strangers.path), None, str(tmp_path / "none.crt")):
+            with pytest.raises(LinkError, match="cannot be reached"):
+                put(StreamTrail(replace(url, ca=ca), STREAM, Brokers(())), "b")
+        name = f"rediss://localhost:{server.tls_port}"
+        verify = ["audit", "verify", "--redis", name, "--stream", STREAM]
+        assert cli.main([*verify, "--ca", str(authority.path)]) == 0
+        assert cli.main(verify) == 1
+        with pytest.raises(TrailError, match="is on the upstream"):
+            put(StreamTrail(url, STREAM, Brokers([Address("127.0.0.1", server.port)])), "b")
+    finally:
+        server.stop()
 
 
 @pytest.mark.slow

@@ -7,11 +7,11 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Self
 
 import pytest
 
+from tests.brokers.faults import rss
 from tests.brokers.processes import wait_until
 from tests.brokers.redis_server import RedisFleet, RedisServer, offered
 from tests.brokers.resp_client import RespClient, encode
@@ -37,23 +37,18 @@ def server(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
     running.reset()
 
 
-def rss(veil: Veil) -> int:
-    """Resident bytes of the process."""
-    return int(Path(f"/proc/{veil.pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
 class Highest:
     """The most that a process held while the block ran, looked at every few milliseconds."""
 
     def __init__(self, veil: Veil) -> None:
         self._veil = veil
         self._end = threading.Event()
-        self.before = self.most = rss(veil)
+        self.before = self.most = rss(veil.pid)
         self._thread = threading.Thread(target=self._watch)
 
     def _watch(self) -> None:
         while not self._end.wait(0.005):
-            self.most = max(self.most, rss(self._veil))
+            self.most = max(self.most, rss(self._veil.pid))
 
     def __enter__(self) -> Self:
         self._thread.start()

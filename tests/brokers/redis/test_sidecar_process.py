@@ -8,14 +8,14 @@ import signal
 import socket
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
+from tests.brokers.faults import cpu_s, descriptors, rss
 from tests.brokers.processes import free_port, wait_until
 from tests.brokers.redis_server import RedisServer
 from tests.brokers.resp_client import RespClient
-from tests.brokers.veil import Veil, VeilFactory
+from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
 from .scenery import MASK, SECRET, assert_sound
@@ -28,34 +28,21 @@ def put(server: RedisServer, canary: Canary) -> None:
         direct.call("SET", "secret:1", canary.text())
 
 
-def descriptors(running: Veil) -> int:
-    return len(list(Path(f"/proc/{running.pid}/fd").iterdir()))
-
-
-def rss(running: Veil) -> int:
-    return int(Path(f"/proc/{running.pid}/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def cpu_s(running: Veil) -> float:
-    fields = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.slow
 def test_with_few_descriptors_probes_are_answered_and_nothing_spins(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
     put(redis_once, canary)
     running = veil(SECRET, upstream=redis_once)
-    used = descriptors(running)
+    used = descriptors(running.pid)
     resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (used + 20, used + 20))  # behind its back: worse than at its start
     with ExitStack() as stack:
         readers = [stack.enter_context(running.client()) for _ in range(60)]
         assert readers[0].call("GET", "secret:1") == MASK
         wait_until(lambda: "accept-exhausted" in running.log(), "descriptors are used up")
-        before, start = cpu_s(running), os.times().elapsed
+        before, start = cpu_s(running.pid), os.times().elapsed
         wait_until(lambda: os.times().elapsed - start > 1, "a second has passed")
-        assert cpu_s(running) - before < 0.5
+        assert cpu_s(running.pid) - before < 0.5
     wait_until(lambda: running.page("/livez")[0] == 200, "it answers again")
     with running.client() as later:
         assert later.call("GET", "secret:1") == MASK
@@ -106,11 +93,11 @@ def test_connections_that_come_and_go_leave_nothing_behind(redis_once: RedisServ
         wait_until(lambda: running.metric("veil_connections") == 0, "all are gone")
 
     churn(200)
-    files, memory = descriptors(running), rss(running)
+    files, memory = descriptors(running.pid), rss(running.pid)
     churn(600)
 
-    assert descriptors(running) <= files + 2
-    assert rss(running) - memory < 8 * MIB
+    assert descriptors(running.pid) <= files + 2
+    assert rss(running.pid) - memory < 8 * MIB
     canary.assert_nowhere(running)
 
 
@@ -120,12 +107,12 @@ def test_keys_of_a_megabyte_are_not_kept(redis_once: RedisServer, veil: VeilFact
     running = veil(SECRET, upstream=redis_once)
     with running.client() as client:
         client.call("GET", b"k" * MIB)
-        memory = rss(running)
+        memory = rss(running.pid)
         for number in range(100):
             assert client.call("GET", b"%d" % number + b"k" * MIB) is None
             client.call("STRLEN", b"secret:%d" % number + b"k" * MIB)
 
-        assert rss(running) - memory < 40 * MIB
+        assert rss(running.pid) - memory < 40 * MIB
         canary.assert_nowhere(running, [client])
 
 

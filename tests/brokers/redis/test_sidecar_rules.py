@@ -4,50 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.brokers.processes import wait_until
 from tests.brokers.redis_server import RedisServer
-from tests.brokers.veil import Veil, VeilFactory, write_whole
+from tests.brokers.veil import VeilFactory, write_whole
 from tests.canary import Canary
 
+from .load import masked_readers
 from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, names
 
 OTHER = SECRET.replace("Secrets", "Others").replace("secret:*", "s*")
 FLIPS = 300
-
-
-@contextmanager
-def masked_readers(running: Veil, canary: Canary) -> Iterator[list[int]]:
-    """Readers that ask on and on; at the end none of them has seen a canary. Gives how often each was answered."""
-    end = threading.Event()
-    counts = [0, 0]
-
-    def read(number: int) -> None:
-        with running.client() as client:
-            client.call("HELLO", 2 + number)
-            while not end.is_set():
-                client.pipeline(("GET", "secret:1"), ("MGET", "secret:1", "open"), ("GETRANGE", "secret:1", 0, -1))
-                counts[number] += 1
-            canary.assert_not_in(bytes(client.received), "what a reader received")
-            counts[number] += 1_000_000
-
-    readers = [threading.Thread(target=read, args=(number,)) for number in range(2)]
-    for reader in readers:
-        reader.start()
-    wait_until(lambda: all(counts), "both are answered")
-    try:
-        yield counts
-    finally:
-        end.set()
-        for reader in readers:
-            reader.join()
-    assert all(count > 1_000_000 for count in counts), "a reader saw a canary or lost its connection"
 
 
 @pytest.mark.slow

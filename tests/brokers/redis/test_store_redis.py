@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import select
-import socket
-import socketserver
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proxy.cli import main
+from rules.store.redis import held, opened
+from tests.brokers.faults import Faults, forwarded
 from tests.brokers.processes import wait_until
 from tests.brokers.redis_server import RedisServer
-from tests.brokers.redis_store import NOW, push
+from tests.brokers.redis_store import NOW, location, push
 from tests.brokers.resp_client import RespClient
-from tests.brokers.veil import Veil, VeilFactory
+from tests.brokers.veil import TREE, Veil, VeilFactory
 from tests.canary import Canary
 
 from .scenery import ALICE, ELSEWHERE, MASK, SECRET, assert_sound, names
 
 pytestmark = pytest.mark.slow
 
-AT_ONCE_S = 0.4  # below the poll, so that it was the notice
 SOON_S = 3.0
 CREATED = "configuration.masking-rule.create"
 UPDATED = "configuration.masking-rule.update"
@@ -46,41 +42,14 @@ def value(redis_once: RedisServer, canary: Canary) -> bytes:
 def fleet(redis_once: RedisServer, store_server: RedisServer, veil: VeilFactory, value: bytes) -> Fleet:
     """Starts a Veil whose rules are in the store."""
 
-    def begin(*, ready: bool = True, **store: object) -> Veil:
+    def begin(*, ready: bool = True, start: bool = True, **store: object) -> Veil:
         told = {"redis": {"url": f"redis://{store_server.address}", **store}}
         one = veil(SECRET, upstream=redis_once, store=told, start=False)
-        one.start(ready=ready)
+        if start:
+            one.start(ready=ready)
         return one
 
     return begin
-
-
-class _Forward(socketserver.BaseRequestHandler):
-    """Carries bytes both ways until one side ends."""
-
-    to: tuple[str, int]
-
-    def handle(self) -> None:
-        with socket.create_connection(self.to) as there:
-            while ready := select.select([self.request, there], [], [], 20)[0]:
-                for each in ready:
-                    data = each.recv(65536)
-                    if not data:
-                        return
-                    (there if each is self.request else self.request).sendall(data)
-
-
-@contextmanager
-def forwarded(server: RedisServer) -> Iterator[int]:
-    """A port that leads to the server, as an address of another network would."""
-    handler = type("_To", (_Forward,), {"to": (server.host, server.port)})
-    forward = socketserver.ThreadingTCPServer(("127.0.0.1", 0), handler)
-    forward.daemon_threads = True
-    forward.block_on_close = False
-    with forward:
-        threading.Thread(target=forward.serve_forever, args=(0.05,), daemon=True).start()
-        yield forward.server_address[1]
-        forward.shutdown()
 
 
 def hides(client: RespClient) -> bool:
@@ -98,17 +67,18 @@ def in_force(running: Veil) -> None:
 
 
 def test_a_push_shows_in_the_next_get_of_an_open_connection_before_the_next_poll(
-    fleet: Fleet, store_server: RedisServer, canary: Canary
+    fleet: Fleet, store_server: RedisServer, canary: Canary, tmp_path: Path
 ) -> None:
     push(store_server, {"rules.yaml": ELSEWHERE})
-    running = fleet()
+    running = fleet(start=False)
+    running.start(env={**Faults(tmp_path, TREE).environment, "POLL_OF_A_TEST": "600"})  # so that it is the notice alone
     with running.client() as client:
         assert not hides(client)
         with store_server.admin() as direct:
             wait_until(lambda: direct.call("PUBSUB", "NUMSUB", "veil:changed") == [b"veil:changed", 1], "it listens")
         seen = len(client.received)
         push(store_server, {"rules.yaml": SECRET})
-        wait_until(lambda: hides(client), "the next GET shows the new rules", AT_ONCE_S)
+        wait_until(lambda: hides(client), "the next GET shows the new rules", SOON_S)
 
         push(store_server, {"rules.yaml": SECRET.replace("GDPR", "PCI")})
         wait_until(lambda: bool(names(running, UPDATED)), "the update is in the trail", SOON_S)
@@ -183,11 +153,18 @@ def _fail_over_to_an_empty_one(server: RedisServer) -> None:
 
 
 def _restore(server: RedisServer) -> None:
-    push(server, {"rules.yaml": ELSEWHERE}, version=NOW - 1)
+    push(server, {"rules.yaml": ELSEWHERE}, version=_version(server) - 1)
 
 
 def _another_of_the_same_version(server: RedisServer) -> None:
-    push(server, {"rules.yaml": ELSEWHERE}, version=NOW)
+    push(server, {"rules.yaml": ELSEWHERE}, version=_version(server))
+
+
+def _version(server: RedisServer) -> int:
+    with opened(location(server)) as client:
+        snapshot = held(client, location(server)).snapshot
+    assert snapshot is not None
+    return snapshot.manifest.version
 
 
 def _half(server: RedisServer) -> None:
@@ -212,35 +189,35 @@ def _empty(server: RedisServer) -> None:
     push(server, {"rules.yaml": "rules: []\n"})
 
 
-@pytest.mark.parametrize(
-    ("befalls", "words"),
-    [
-        (_flush, "there is no manifest"),
-        (_fail_over_to_an_empty_one, "there is no manifest"),
-        (_restore, "is older than version"),
-        (_another_of_the_same_version, "with other contents"),
-        (_half, "the set is not whole"),
-        (_wrong_types, "WRONGTYPE"),
-        (_poison, "redis:veil:rules.yaml"),
-        (_empty, "does not say that this is meant"),
-    ],
-)
+BEFALLS: list[tuple[Callable[[RedisServer], None], str]] = [
+    (_flush, "there is no manifest"),
+    (_fail_over_to_an_empty_one, "there is no manifest"),
+    (_restore, "is older than version"),
+    (_another_of_the_same_version, "with other contents"),
+    (_half, "the set is not whole"),
+    (_wrong_types, "WRONGTYPE"),
+    (_poison, "redis:veil:rules.yaml"),
+    (_empty, "does not say that this is meant"),
+]
+
+
 def test_what_is_no_decision_leaves_the_rules_in_force_and_a_push_puts_it_right(
-    fleet: Fleet, store_server: RedisServer, canary: Canary, befalls: Callable[[RedisServer], None], words: str
+    fleet: Fleet, store_server: RedisServer, canary: Canary
 ) -> None:
     push(store_server, {"rules.yaml": SECRET}, version=NOW)
     running = fleet()
     with running.client() as client:
-        assert hides(client)
-        befalls(store_server)
-        refused(running, words)
-        assert client.pipeline(*[("GET", "secret:1")] * 20) == [MASK] * 20
-        assert running.metric("veil_rules_last_reload_successful") == 0.0
+        for number, (befalls, words) in enumerate(BEFALLS, 1):
+            assert hides(client)
+            befalls(store_server)
+            refused(running, words)
+            assert client.pipeline(*[("GET", "secret:1")] * 20) == [MASK] * 20
+            assert running.metric("veil_rules_last_reload_successful") == 0.0
 
-        push(store_server, {"rules.yaml": SECRET + "\n"}, version=NOW + 100)
+            push(store_server, {"rules.yaml": SECRET + "\n" * (number % 2)}, version=NOW + 100 * number)
 
-        in_force(running)
-        assert hides(client)
+            in_force(running)
+            assert hides(client)
         canary.assert_nowhere(running, [client])
     assert names(running, DELETED) == []
 
@@ -294,7 +271,7 @@ def test_a_store_that_is_the_broker_under_another_name_is_not_read(
         redis_once.close_default()
     # The config cannot tell that these are one server, nor can the address that is reached: the id of its run does,
     # or a connection to the one that shows up at the other.
-    with forwarded(redis_once) as port:
+    with forwarded((redis_once.host, redis_once.port)) as port:
         store = {"redis": {"url": f"redis://reader:pw@127.0.0.1:{port}"}}
         running = veil(SECRET, upstream=redis_once, store=store, start=False)
         running.start(ready=False)

@@ -89,6 +89,27 @@ class Front:
         return text in self.veil.log()
 
 
+@pytest.fixture(scope="module")
+def _front(authority: Authority, _server: TlsRedis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Front]:
+    """One running Veil for the tests that need nothing of their own."""
+    folder = tmp_path_factory.mktemp("front")
+    (folder / "tls").mkdir()
+
+    def begin(rules: str, access: str, *, upstream: str, **settings: object) -> Veil:
+        one = Veil(folder, rules, access, upstream, settings)
+        one.start()
+        return one
+
+    front = Front(begin, authority, _server, folder / "tls")
+    yield front
+    front.veil.end()
+
+
+@pytest.fixture
+def front(_front: Front, server: TlsRedis) -> Front:
+    return _front
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "tls"
@@ -98,9 +119,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("version", [2, 3])
 def test_inside_tls_a_value_is_masked_and_shown_to_whoever_may(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes, version: int
+    front: Front, server: TlsRedis, canary: Canary, secret: bytes, version: int
 ) -> None:
-    front = Front(veil, authority, server, folder)
+    before = len(names(front.veil, UNMASKED))
     with front.client() as nobody, front.client() as alice:
         assert nobody.call("GET", "secret:1") == MASK
         assert isinstance(nobody.call("STRLEN", "secret:1"), Fault)
@@ -108,15 +129,12 @@ def test_inside_tls_a_value_is_masked_and_shown_to_whoever_may(
 
         assert alice.call("GET", "secret:1") == secret  # so that the probe of the name travelled by TLS too
         canary.assert_nowhere(front.veil, [nobody])
-    assert names(front.veil, UNMASKED) == [("alice", {"key": "secret:1"}, ["Secrets"])]
+    assert names(front.veil, UNMASKED)[before:] == [("alice", {"key": "secret:1"}, ["Secrets"])]
     assert front.veil.metric("veil_tls_certificate_expiry_timestamp_seconds", connection="shop", platform="redis")
     assert_sound(front.veil)
 
 
-def test_large_values_and_long_pipelines_pass_whole(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
-) -> None:
-    front = Front(veil, authority, server, folder)
+def test_large_values_and_long_pipelines_pass_whole(front: Front, server: TlsRedis, canary: Canary, secret: bytes) -> None:
     large = bytes(range(256)) * 20_000
     with front.client() as client:
         assert client.call("SET", "free", large) == b"OK"
@@ -127,10 +145,7 @@ def test_large_values_and_long_pipelines_pass_whole(
         canary.assert_nowhere(front.veil, [client])
 
 
-def test_redis_cli_and_redis_py_speak_tls_to_it(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
-) -> None:
-    front = Front(veil, authority, server, folder)
+def test_redis_cli_and_redis_py_speak_tls_to_it(front: Front, server: TlsRedis, canary: Canary, secret: bytes) -> None:
     port, ca = front.veil.port, str(front.own.path)
     binary = shutil.which("redis-cli")
     assert binary is not None
@@ -151,10 +166,7 @@ def test_redis_cli_and_redis_py_speak_tls_to_it(
     canary.assert_nowhere(front.veil)
 
 
-def test_versions_before_1_2_are_refused(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
-) -> None:
-    front = Front(veil, authority, server, folder)
+def test_versions_before_1_2_are_refused(front: Front, server: TlsRedis, canary: Canary, secret: bytes) -> None:
 
     def said(version: str) -> tuple[int, bytes]:
         done = s_client(front.veil.port, front.own, version, "-cipher", "DEFAULT@SECLEVEL=0", stdin=b"GET secret:1\r\nQUIT\r\n")
@@ -172,9 +184,8 @@ def test_versions_before_1_2_are_refused(
 
 
 async def test_replies_still_arrive_after_the_reader_has_said_goodbye(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
+    front: Front, server: TlsRedis, canary: Canary, secret: bytes
 ) -> None:
-    front = Front(veil, authority, server, folder)
     plain = await trio.open_tcp_stream(front.veil.host, front.veil.port)
     stream = TlsStream(plain, client_context(front.own), server_side=False, server_name="localhost")
     got = b""
@@ -190,10 +201,7 @@ async def test_replies_still_arrive_after_the_reader_has_said_goodbye(
     canary.assert_nowhere(front.veil)
 
 
-def test_an_end_on_veil_s_side_is_said_with_a_goodbye(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
-) -> None:
-    front = Front(veil, authority, server, folder)
+def test_an_end_on_veil_s_side_is_said_with_a_goodbye(front: Front, server: TlsRedis, canary: Canary, secret: bytes) -> None:
     with front.client() as client:
         client.pipeline(("ECHO", 1), ("GET", "secret:1"))
         assert isinstance(client._socket, ssl.SSLSocket)
@@ -205,9 +213,8 @@ def test_an_end_on_veil_s_side_is_said_with_a_goodbye(
 
 
 def test_plain_bytes_on_a_tls_port_get_no_answer_and_a_line_in_the_log(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
+    front: Front, server: TlsRedis, canary: Canary, secret: bytes
 ) -> None:
-    front = Front(veil, authority, server, folder)
     with front.veil.client() as plain:
         plain.send("GET", "secret:1")
         assert plain.everything() == b""
@@ -433,9 +440,8 @@ def test_an_upstream_that_wants_a_certificate_is_shown_one(
 
 
 def test_a_connection_that_is_cut_in_the_middle_of_a_command_runs_nothing(
-    veil: VeilFactory, authority: Authority, server: TlsRedis, folder: Path, canary: Canary, secret: bytes
+    front: Front, server: TlsRedis, canary: Canary, secret: bytes
 ) -> None:
-    front = Front(veil, authority, server, folder)
     client = front.client()
     client.raw(b"*3\r\n$3\r\nSET\r\n$4\r\nfree\r\n$20\r\nhalf")
     assert isinstance(client._socket, ssl.SSLSocket)

@@ -142,3 +142,13 @@ async def test_beyond_the_cap_the_oldest_connection_is_closed_and_a_probe_is_ans
         for stream in idle:
             await stream.aclose()
         assert (await admin.get("/livez"))[0] == 200
+
+
+async def test_a_supervisor_whose_workers_have_all_ended_names_none_and_one_process_alone_has_none() -> None:
+    async with serving() as admin:
+        alone = json.loads((await admin.get("/readyz"))[2])
+        admin.state = replace(READY, bound=False, workers=())
+        status, _, body = await admin.get("/readyz")
+
+    assert "workers" not in alone
+    assert (status, json.loads(body)["workers"]) == (503, [])

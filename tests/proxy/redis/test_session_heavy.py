@@ -6,6 +6,7 @@ import pytest
 
 from proxy.protocols.redis.contents import SHAPES
 from proxy.protocols.redis.session.pending import ARGUMENT_BYTES, LARGE_BYTES
+from proxy.protocols.redis.session.state import FLUSH_BYTES
 from proxy.protocols.redis.wire import Node, encode_command
 from rules.model import RuleBook
 from rules.policy import Policy
@@ -154,11 +155,8 @@ def test_a_rule_that_would_refuse_and_comes_while_a_reply_is_laid_out_refuses_it
     assert CANARY not in desk.play.to_reader
 
 
-def test_a_policy_that_comes_while_a_command_is_judged_is_not_taken_for_the_one_it_was_judged_by(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else its reply would not be judged again, and what the new rule refuses would pass."""
-    newest = Policy(RuleBook("2", (rule("Late", "late:*", WHOLE),), BOOK.access))
+def while_judging(monkeypatch: pytest.MonkeyPatch, desk: Desk, newest: Policy) -> None:
+    """The policy comes into force as soon as a view was looked up."""
     view = Policy.view
 
     def changed(policy: Policy, *what: object) -> View:
@@ -167,6 +165,70 @@ def test_a_policy_that_comes_while_a_command_is_judged_is_not_taken_for_the_one_
         return seen
 
     monkeypatch.setattr(Policy, "view", changed)
-    desk.play.reader(encode_command((b"STRLEN", b"late:1")))
 
-    assert desk.play.server(b":23\r\n").startswith(b"-NOPERM veil: STRLEN")
+
+@pytest.mark.parametrize("argv", [(b"STRLEN", b"late:1"), (b"COPY", b"late:1", b"open"), (b"GETBIT", b"late:1", b"0")])
+def test_a_command_that_a_policy_refuses_which_comes_while_it_is_judged_is_not_sent(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, argv: tuple[bytes, ...]
+) -> None:
+    while_judging(monkeypatch, desk, Policy(RuleBook("2", (rule("Late", "late:*", WHOLE),), BOOK.access)))
+
+    assert desk.play.reader(encode_command(argv)).startswith(b"-NOPERM veil: " + argv[0])
+    assert desk.play.sent_up() == b""
+
+
+def test_a_transaction_that_a_policy_refuses_which_comes_at_its_exec_is_given_up(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.ask(b"MULTI", answer=OK)
+    desk.ask(b"COPY", b"late:1", b"open", answer=QUEUED)
+    desk.ask(b"STRLEN", b"other:1", answer=QUEUED)
+    desk.play.sent_up()
+    while_judging(monkeypatch, desk, Policy(RuleBook("2", (rule("Late", "late:*", WHOLE),), BOOK.access)))
+
+    assert desk.ask(b"EXEC", answer=OK).startswith(b"-EXECABORT")
+    assert desk.play.sent_up() == encode_command((b"DISCARD",))
+
+
+TRANSACTION = (b"MULTI",), (b"GET", b"late:1"), (b"GET", b"doc:1"), (b"EXEC",)
+LARGE = blob(b'{"card":"1","note":"%b"}' % (b"x" * FLUSH_BYTES))
+EARLY = blob(CANARY)
+
+
+@pytest.mark.parametrize(
+    ("commands", "replies"),
+    [
+        (((b"GET", b"late:1"), (b"GET", b"doc:1")), EARLY + LARGE),
+        (((b"GET", b"late:1"), (b"LRANGE", b"doc:1", b"0", b"-1")), EARLY + array(*[blob(b'{"card":"1"}')] * 5000)),
+        (((b"GET", b"late:1"), *[(b"GET", b"doc:1")] * 100), EARLY + blob(b'{"card":"%b"}' % (b"1" * 1000)) * 100),
+        (TRANSACTION, b"+OK\r\n" + b"+QUEUED\r\n" * 2 + array(EARLY, LARGE)),
+        (
+            ((b"SUBSCRIBE", b"doc:1"),),
+            array(blob(b"subscribe"), blob(b"doc:1"), b":1\r\n")
+            + array(blob(b"message"), blob(b"late:1"), EARLY)
+            + array(blob(b"message"), blob(b"doc:1"), LARGE),
+        ),
+        (
+            ((b"GET", b"late:1"),),
+            EARLY + b">3\r\n" + blob(b"message") + blob(b"doc:1") + LARGE,
+        ),
+    ],
+    ids=["a value", "a list", "many small values", "a transaction", "a message", "a push"],
+)
+def test_what_was_said_before_something_large_is_on_its_way_when_that_is_masked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, commands: tuple[tuple[bytes, ...], ...], replies: bytes
+) -> None:
+    """A rule that comes meanwhile applies to what is shown after it: it must find nothing that waits to be sent."""
+    taken: list[bool] = []
+    masked = View.value
+
+    def value(view: View, data: bytes) -> object:
+        taken.append(CANARY in desk.play.to_reader)
+        return masked(view, data)
+
+    monkeypatch.setattr(View, "value", value)
+    for each in commands:
+        desk.play.reader(encode_command(each))
+    desk.play.server(replies)
+
+    assert taken[-1]

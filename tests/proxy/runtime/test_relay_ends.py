@@ -16,7 +16,7 @@ from proxy.runtime.relay import Relay, Times
 from rules.audit import Entry
 from rules.view import plain
 
-from .wired import Desk, Feed, Scripted, Wired, rest, steps
+from .wired import Desk, Feed, Scripted, Wired, rest, steps, take
 
 
 async def test_nonsense_is_answered_and_then_both_sides_are_closed(
@@ -281,3 +281,49 @@ async def test_nonsense_in_the_news_of_a_policy_closes_both_sides(
 
     assert await rest(wired.server) == b""
     assert await rest(wired.reader) == b""
+
+
+async def test_a_reader_that_never_falls_silent_is_read_no_further_while_draining_and_its_answers_go_out(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    wired = Wired(Scripted())
+    nursery.start_soon(wired.run)
+    await wired.reader.send_all(b"one")
+    assert await take(wired.server, 3) == b"one"
+    wired.relay.drain()
+    await wired.reader.send_all(b"two")  # it was being waited for: one more is carried
+    assert await take(wired.server, 3) == b"two"
+    await wired.reader.send_all(b"three")
+    await trio.sleep(1)
+    await wired.server.send_all(b"answer")
+
+    assert await take(wired.reader, 6) == b"answer"
+    assert wired.relay.quiet_for_s() == 0
+    await trio.sleep(1)
+    assert wired.relay.quiet_for_s() >= 1
+
+    wired.relay.end("draining")
+
+    assert await rest(wired.reader) == b""
+    assert await rest(wired.server) == b"", "the third was never sent up"
+
+
+async def test_a_reader_that_is_let_go_with_commands_unread_is_not_reset(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """Closing with unread bytes resets the connection, and the reset may overtake the last answer."""
+    wired = Wired(Scripted())
+    nursery.start_soon(wired.run)
+    await wired.reader.send_all(b"one")
+    await take(wired.server, 3)
+    wired.relay.drain()
+    await wired.server.send_all(b"answer")
+    assert await take(wired.reader, 6) == b"answer"
+    wired.relay.end("draining")
+    for _ in range(20):
+        await trio.lowlevel.checkpoint()
+
+    await wired.reader.send_all(b"more")  # it is still taken, and dropped
+
+    assert await rest(wired.reader) == b""
+    assert await rest(wired.server) == b""

@@ -264,6 +264,7 @@ async def test_an_end_waits_for_the_thread_and_shows_nothing_of_its_work(nursery
     stalled.let_go.set()
 
     assert await rest(wired.reader) == b""
+    await wired.reader.aclose()  # it is waited for, a moment
     await trio.testing.wait_all_tasks_blocked()
     assert wired.ended == "draining"
     assert session.order == ["begins", "ends"]

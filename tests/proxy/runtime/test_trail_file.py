@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from proxy.runtime.trail import FileTrail, RulesOf, TrailError
+from proxy.runtime.trail.file import Head
 from rules.audit import Entry, InForce, RuleTag, broken_links, read_link
 
 TIME = "2026-11-30T10:00:00.000Z"
@@ -149,6 +150,44 @@ def test_the_chain_goes_on_after_a_rotation(path: Path, *, create: bool, restart
     assert put(trail, "c") == [3]
     assert not list(broken_links(lines_of(moved, path)))
     assert list(broken_links(lines_of(path)))
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_the_chain_goes_on_in_a_new_file_that_got_the_number_of_the_old_one(
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, restart: bool
+) -> None:
+    trail = FileTrail(path)
+    put(trail, "a", "b")
+    before = path.read_bytes()
+    path.unlink()  # moved away, compressed, and removed
+    monkeypatch.setattr(Head, "is_in", lambda *_: True)
+    if restart:
+        trail.close()
+        trail = FileTrail(path)
+        trail.open()
+
+    assert put(trail, "c") == [3]
+    assert not list(broken_links([*before.splitlines(keepends=True), *lines_of(path)]))
+
+
+def test_the_place_of_a_file_that_a_rotation_made_is_durable_before_its_first_entry(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trail = FileTrail(path)
+    put(trail, "a")
+    path.rename(path.with_name("audit.jsonl.1"))
+    path.touch()
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append("folder" if os.path.samestat(os.fstat(fd), path.parent.stat()) else "file")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    put(trail, "b")
+
+    assert synced == ["folder", "file"]
 
 
 @pytest.mark.parametrize("restart", [True, False])

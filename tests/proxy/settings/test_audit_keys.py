@@ -55,3 +55,26 @@ def test_a_url_that_is_wrong_is_not_repeated(tmp_path: Path) -> None:
     assert "hunter2" not in str(found)
     with pytest.raises(ConfigError, match="variable NONE, which is not set"):
         load(tmp_path, GOOD.replace(FILE, '  redis: {url: "${NONE}"}\n'))
+
+
+def test_certificates_that_are_trusted_start_from_the_folder_of_the_config(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").touch()
+    configuration = load(tmp_path, GOOD.replace(FILE, "  redis: {url: rediss://h, ca: ca.pem}\n"))
+
+    redis = configuration.settings.audit.redis
+    assert redis is not None
+    assert configuration.redis_at(redis).ca == str(tmp_path / "ca.pem")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("{url: redis://h, ca: ca.pem}", '"ca" goes with a rediss:// url alone'),
+        ("{url: rediss://h, ca: none.pem}", 'none.pem" is no file'),
+    ],
+)
+def test_certificates_without_tls_or_without_a_file_are_an_error(tmp_path: Path, written: str, expected: str) -> None:
+    (tmp_path / "ca.pem").touch()
+    (found,) = problems(tmp_path, GOOD.replace(FILE, f"  redis: {written}\n"))
+
+    assert found.endswith(expected)

@@ -69,6 +69,7 @@ class Replies:
         self._state = state
         self._buffer = buffer
         self._aside = wire.Aside()
+        self._cleared = 0
 
     def run(self) -> Loop:
         """For as long as the connection lives."""
@@ -82,6 +83,7 @@ class Replies:
             yield from self._one(kind, line)
             self._state.mid_frame = False
             for push in self._aside.release():
+                yield from self._clear_the_way()
                 self._push(push)
             if self._state.owes_invalidation:
                 self._state.owes_invalidation = False
@@ -127,6 +129,7 @@ class Replies:
         if kind == wire.PUSH:
             node = yield from self._read(kind, line)
             if node is not None:
+                yield from self._clear_the_way()
                 self._push(node)
         elif kind == wire.ATTRIBUTE:
             yield from wire.discard(self._buffer, wire.kids_of(kind, line))
@@ -136,6 +139,7 @@ class Replies:
             node = yield from self._read(kind, line)
             if node is None:
                 raise WireError("too large to tell a message from a reply")
+            yield from self._clear_the_way()
             if not self._deliver(node):
                 yield from self._reply_node(state.pending.sent(), node)
         else:
@@ -342,6 +346,7 @@ class Replies:
         A glance from before the reply was there serves if nothing changed since.
         """
         state = self._state
+        yield from self._clear_the_way()
         if glance is None or not glance.holds(item, state.viewer):
             glance = self._glance(item)
         if glance.refused is not None:
@@ -412,6 +417,14 @@ class Replies:
         if ("." in row.command or row.category == "script") and any(view.masks for view in self._anything(item)):
             return Node(wire.ERROR, refuse.hidden_text(text))
         return node
+
+    def _clear_the_way(self) -> Steps[None]:
+        """Hands over what was said before, when it is long since that was done: a rule that comes while something large
+        is masked could not take it back."""
+        taken = self._buffer.taken
+        if taken - self._cleared > FLUSH_BYTES:
+            self._cleared = taken
+            yield from self._state.flush()
 
     # --- bytes -------------------------------------------------------------------------------------------------------
 

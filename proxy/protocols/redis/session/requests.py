@@ -186,8 +186,11 @@ class Requests:
             yield from self._forward(argv, Role.DISCARD)
             return
         refused = transaction.refused
-        for queued, read in transaction.queue:
-            verdict = self._state.judge_again(queued, read)
+        while True:
+            verdicts = [self._state.judge_again(queued, read) for queued, read in transaction.queue]
+            if not self._state.viewer.look():  # else a policy came meanwhile
+                break
+        for verdict in verdicts:
             if isinstance(verdict, Refused):
                 refused = True
                 yield self._state.noted(verdict)

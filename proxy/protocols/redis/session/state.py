@@ -122,15 +122,18 @@ class State:
             return cast("T", done.value)
 
     def judge(self, argv: tuple[bytes, ...], read: Read) -> Steps[Verdict]:
-        """The verdict, after whatever the reader may have lifted for it was recorded."""
+        """The verdict, after whatever the reader may have lifted for it was recorded. A policy that is put in force while
+        it is judged has the last word: it may take long."""
         eyes = Eyes(self, read)
-        verdict = judge(argv, eyes)
-        while isinstance(verdict, Refused) and verdict.views and all(view.may_lift for view in verdict.views):
-            lifted = yield from self.lift(verdict.views, read, verdict.row.name)
-            if any(view.masks for view in lifted):
-                break
+        while True:
             verdict = judge(argv, eyes)
-        return verdict
+            while isinstance(verdict, Refused) and verdict.views and all(view.may_lift for view in verdict.views):
+                lifted = yield from self.lift(verdict.views, read, verdict.row.name)
+                if any(view.masks for view in lifted):
+                    break
+                verdict = judge(argv, eyes)
+            if not self.viewer.look():
+                return verdict
 
     def noted(self, refused: Refused) -> Note:
         """The note of a refusal for the audit trail, under the row's own name."""
