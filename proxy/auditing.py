@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from proxy.runtime.secret import RedisUrl
 
 FINE, PROBLEMS, USAGE = 0, 1, 2
+DEFAULT_STREAM = "veil:audit"  # as that of the config, which takes long to load
 LINE_BYTES = 4 * 1024 * 1024  # as the trail's own limit
 LOOKS = 5  # at the parts of a trail, while they are being moved
 CUT_OFF = (
@@ -80,7 +81,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="*", metavar="FILE", help="a trail, or parts of one")
     parser.add_argument("--config", metavar="FILE", help="the trail of a veil.yaml, with the parts that lie beside it")
     parser.add_argument("--redis", metavar="URL", help="a trail in Redis; ${NAME} and file:PATH keep its password out of sight")
-    parser.add_argument("--stream", metavar="NAME", help="the stream, with --redis")
+    parser.add_argument("--stream", metavar="NAME", help=f"the stream, with --redis (default: {DEFAULT_STREAM})")
     parser.add_argument("--ca", metavar="FILE", help="certificates that are trusted with rediss://")
 
 
@@ -107,9 +108,9 @@ def main(asked: argparse.Namespace) -> int:
 
 def _parts(asked: argparse.Namespace, report: _Report, opened: ExitStack) -> list[_Part]:
     if sum((bool(asked.files), asked.config is not None, asked.redis is not None)) != 1:
-        raise _Usage("name files, or --config, or --redis with --stream")
-    if (asked.redis is None) != (asked.stream is None):
-        raise _Usage("--redis and --stream go together")
+        raise _Usage("name files, or --config, or --redis")
+    if asked.redis is None and asked.stream is not None:
+        raise _Usage("--stream goes with --redis alone")
     if asked.ca is not None and asked.redis is None:
         raise _Usage("--ca goes with --redis")
     if asked.config is not None:
@@ -122,7 +123,7 @@ def _parts(asked: argparse.Namespace, report: _Report, opened: ExitStack) -> lis
                 url = read_redis_url(asked.redis)
         except ValueError as wrong:
             raise _Usage(f"--redis {wrong}") from None
-        return [_stream(replace(url, ca=asked.ca), asked.stream, report)]
+        return [_stream(replace(url, ca=asked.ca), asked.stream or DEFAULT_STREAM, report)]
     return [_file(Path(name), name, report, opened) for name in dict.fromkeys(asked.files)]
 
 

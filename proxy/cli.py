@@ -120,9 +120,9 @@ def _add_resource(parser: argparse.ArgumentParser) -> None:
 
 
 def _workers(text: str) -> int:
-    count = int(text)
+    count = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if not 1 <= count <= WORKERS_LIMIT:
-        raise argparse.ArgumentTypeError(f"must be from 1 to {WORKERS_LIMIT}")
+        raise argparse.ArgumentTypeError(f"must be a number from 1 to {WORKERS_LIMIT}, not {text!r}")
     return count
 
 

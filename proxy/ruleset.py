@@ -163,7 +163,7 @@ def _push(asked: argparse.Namespace, location: Location, admit: Admit) -> int:
     from proxy.runtime.clock import utc_seconds
     from rules.check import warnings
     from rules.store.manifest import wrong_name
-    from rules.store.redis import held, next_version, opened, put
+    from rules.store.redis import StoreError, held, next_version, opened, put
 
     book, documents = _read(asked.directory)
     odd = [f"{asked.directory}/{name}: {wrong_name(name)}" for name, _ in documents if wrong_name(name)]
@@ -175,7 +175,7 @@ def _push(asked: argparse.Namespace, location: Location, admit: Admit) -> int:
     with opened(location, admit) as client:
         before = held(client, location)
         if before.why and not asked.force:
-            raise Wrong([f"veil rules: what stands there cannot be read ({before.why}): --force replaces it"])
+            raise StoreError(f"what stands there cannot be read ({before.why}): --force replaces it")
         old = None if before.snapshot is None else _bound(location, before.snapshot.documents)[0]
         different = _changes(old, book)
         if before.snapshot is not None and list(before.snapshot.documents) == documents and not different and not asked.above:

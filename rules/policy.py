@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 
 from .access import UNMASKED, Access, Reader
+from .audit import RuleTag
 from .model import AccessList, Connection, Limits, Resource, Rule, RuleBook
 from .patterns import Matcher
 from .plan import Plan, closed_plan, compile_plan
@@ -30,6 +31,7 @@ class Policy:
         self.version = book.version
         self.rules = book.rules
         self._enabled = tuple(rule for rule in book.rules if rule.enabled)
+        self._tags = {rule.name: RuleTag.of(rule) for rule in self._enabled}
         self._access = Access(book.access)
         self.limits = limits
         self._closed: Plan | None = None
@@ -51,6 +53,10 @@ class Policy:
     @property
     def is_closed(self) -> bool:
         return self._closed is not None
+
+    def tag(self, rule: str) -> RuleTag:
+        """What an entry says of the rule of this name; the name alone where it is not in force (any more)."""
+        return self._tags.get(rule) or RuleTag(rule)
 
     def view(self, who: Reader, what: Resource) -> View:
         """What the reader may see of the resource."""

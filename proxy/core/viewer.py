@@ -167,7 +167,7 @@ class Viewer:
     def refused(self, refusal: Refusal, resource: Resource | None, operation: str) -> Note:
         """The note of a refusal for the audit trail; counts it."""
         self.tally.refused(refusal.rule)
-        tags = () if refusal.rule is None else (RuleTag(refusal.rule),)
+        tags = () if refusal.rule is None else (self.policy.tag(refusal.rule),)
         return Note(self._entry(REFUSED, resource, tags, operation, refusal.field))
 
     def _entry(

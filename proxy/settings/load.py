@@ -116,7 +116,8 @@ def read_file(given: Path | str) -> bytes:
     try:
         return Path(given).read_bytes()
     except OSError as failed:
-        raise ConfigError([f"{given}: cannot be read: {failed.strerror or type(failed).__name__}"]) from None
+        reason = f"cannot be read: {failed.strerror or type(failed).__name__}"
+        raise ConfigError([Problem(Place(str(given), 1, 1), reason)]) from None
 
 
 def _in_order(problems: list[Problem | str]) -> list[Problem | str]:

@@ -34,6 +34,7 @@ def _reader(reader: dict[str, Any], loc: Loc, listeners: list[dict[str, Any]]) -
     if source == "header":
         named = sorted({str(each["protocol"]) for each in listeners if isinstance(each.get("protocol"), str)})
         yield (*loc, "from"), f'"from" cannot be "header": {" and ".join(named) or "the protocol"} has no headers'
+        return  # the keys that go with it are no mistakes of their own
     if source != "certificate" and "name" in reader:
         yield (*loc, "name"), '"name" goes with `from: certificate` alone'
     if source != "certificate":

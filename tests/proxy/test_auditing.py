@@ -13,6 +13,7 @@ import pytest
 
 from proxy import auditing, cli
 from proxy.runtime.trail import FileTrail
+from proxy.settings.model import AuditRedis
 from rules.audit import READ_UNMASKED, REFUSED, Entry, RuleTag, chain
 from rules.model import Connection, Kind, Platform, Resource
 
@@ -364,7 +365,6 @@ def test_a_search_tells_broken_lines_and_goes_on(trail: Path, capsys: pytest.Cap
     "asked",
     [
         ["f", "--redis", "redis://h", "--stream", "s"],
-        ["--redis", "redis://h"],
         ["--redis", "x", "--stream", "s"],
         [],
         ["f", "--stream", "s"],
@@ -394,6 +394,12 @@ def test_what_cannot_be_read_is_a_problem_and_no_traceback(tmp_path: Path, capsy
         assert verify(capsys, path, tmp_path / "none")[0] == 1
     assert verify(capsys, "--config", tmp_path / "none.yaml")[0] == 1
     assert verify(capsys, "--redis", "redis://127.0.0.1:1", "--stream", "s")[0] == 1
+
+
+def test_the_stream_that_is_looked_at_is_that_of_a_config_that_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = AuditRedis.model_fields["stream"].default
+
+    assert f"/{expected}: " in verify(capsys, "--redis", "redis://127.0.0.1:1")[2]
 
 
 def test_an_empty_trail_is_intact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,11 +109,16 @@ def test_rules_that_mask_nothing_are_pushed_only_when_that_is_said(url: str, rul
     assert main(["rules", "push", "--to", url, "--empty", str(rules)]) == 0
 
 
-def test_what_cannot_be_read_is_replaced_only_by_force(url: str, rules: Path, store_server: RedisServer) -> None:
+def test_what_cannot_be_read_is_replaced_only_by_force(
+    url: str, rules: Path, store_server: RedisServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     with store_server.admin() as direct:
         direct.call("HSET", "veil:manifest", "a", "b")
 
     assert main(["rules", "push", "--to", url, str(rules)]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("veil rules: what stands there cannot be read (the manifest cannot be read: ")
+    assert told.endswith("): --force replaces it\n")
     assert main(["rules", "diff", str(rules), url]) == 1
     assert main(["rules", "pull", "--from", url, str(rules)]) == 1
     assert main(["rules", "push", "--to", url, "--force", str(rules)]) == 0

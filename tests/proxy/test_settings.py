@@ -232,7 +232,7 @@ def test_what_is_no_config_is_told_without_a_traceback(tmp_path: Path, text: str
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"none\.yaml:1:1: cannot be read: No such file"):
         load_configuration(tmp_path / "none.yaml", {}, {"redis"})
 
 

@@ -1,4 +1,7 @@
-"""The supervisor's side: starts the workers, starts anew those that end, asks them how they are, and ends them.
+"""The supervisor's side: starts the workers, replaces those that end, asks them how they are, and ends them.
+
+One process more than there are workers stands by, with everything imported: an interpreter takes too long to start
+to be waited for when a worker has ended. It is told nothing, and listens on nothing, before it takes a place.
 
 start ──▶ hello ──▶ report, report, …  ──ends──▶ its counts are kept ──▶ wait ──▶ start
                      └─ no answer to HUNG_POLLS: killed ─┘        (none at first, up to LONGEST_S for one that
@@ -29,8 +32,8 @@ HUNG_POLLS = 60  # the largest value takes less; a worker that stands still keep
 STEADY_S = 10.0  # whoever lived so long is started anew at once
 FIRST_S = 0.5
 LONGEST_S = 30.0
-DRAIN_S = 15.0  # above what a worker takes to drain and to write its trail
-STOP_S = 4.0
+DRAIN_S = 12.5  # above what a worker takes to drain and to write its trail; with the next, all has ended within 15 s
+STOP_S = 1.5
 LAST_WORDS_S = 1.0  # between a worker's end and that of what it said
 SKEW_S = 2.0  # the workers look for new rules each for itself, so that a moment of two versions is as it should be
 LINE_BYTES = 4000  # of the log; a pipe takes so many in one piece
@@ -47,6 +50,23 @@ class Plan:
     environment: Mapping[str, str]
     addresses: tuple[Taken, ...]
     hello: Callable[[int], Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A process that waits for its hello, with its own sockets by the numbers that they have there."""
+
+    process: trio.Process
+    link: socket.socket
+    sockets: list[list[int]]
+
+    async def drop(self) -> None:
+        self.link.close()
+        with suppress(OSError):
+            self.process.kill()
+        if self.process.stderr is not None:
+            await self.process.stderr.aclose()
+        await self.process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +139,7 @@ class Crew:
         self.up = trio.Event()
         """Every worker has served."""
         self._served: set[int] = set()
+        self._standing_by: Begun | None = None
         self.restarts = 0
         self.refused: Refused | None = None
 
@@ -184,6 +205,7 @@ class Crew:
         async with trio.open_nursery() as around:
             around.start_soon(self._watch)
             around.start_soon(self._end)
+            around.start_soon(self._keep_one_by)
             async with trio.open_nursery() as keepers:
                 for number in range(1, self._plan.count + 1):
                     keepers.start_soon(self._keep, number)
@@ -241,6 +263,22 @@ class Crew:
         Raises:
             OSError: no process, no descriptors, or an address that cannot be bound any more.
         """
+        begun, self._standing_by = self._standing_by, None
+        if begun is not None and begun.process.poll() is not None:
+            await begun.drop()
+            begun = None
+        if begun is None:
+            begun = await self._begin()
+        worker = Worker(number, begun.process, Channel(begun.link))
+        worker.asked_s = trio.current_time()  # its first report comes unasked
+        self._living[number] = worker
+        return worker, {**self._plan.hello(number), "sockets": begun.sockets}
+
+    async def _begin(self) -> Begun:
+        """
+        Raises:
+            OSError: as `_start`.
+        """
         ours, theirs = socket.socketpair()
         handed = [theirs]
         try:
@@ -255,17 +293,38 @@ class Crew:
                 pass_fds=[each.fileno() for each in handed],
                 env=dict(self._plan.environment),
             )
-            hello = {**self._plan.hello(number), "sockets": [[each.fileno() for each in own] for own in listens]}
+            return Begun(process, ours, [[each.fileno() for each in own] for own in listens])
         except BaseException:
             ours.close()
             raise
         finally:
             for each in handed:
                 each.close()
-        worker = Worker(number, process, Channel(ours))
-        worker.asked_s = trio.current_time()  # its first report comes unasked
-        self._living[number] = worker
-        return worker, hello
+
+    async def _keep_one_by(self) -> None:
+        """Begins a process for the next worker that ends, whenever every place is taken and none stands by."""
+        try:
+            await self.up.wait()
+            while True:
+                if self._standing_by is not None and self._standing_by.process.poll() is not None:
+                    gone, self._standing_by = self._standing_by, None
+                    await gone.drop()
+                    await trio.sleep(LONGEST_S)
+                if self._standing_by is None and self._is_whole():
+                    try:
+                        self._standing_by = await self._begin()
+                    except OSError:  # then the next worker is begun when it is needed, which says why it cannot be
+                        await trio.sleep(LONGEST_S)
+                await trio.sleep(POLL_S)
+        finally:
+            with trio.CancelScope(shield=True):
+                if self._standing_by is not None:
+                    await self._standing_by.drop()
+
+    def _is_whole(self) -> bool:
+        """Every place is taken by a worker that serves: another interpreter that starts does not hold one up."""
+        serving = [each for each in self.living if each.report is not None and each.report.bound]
+        return len(serving) == self._plan.count and not self._ending.is_set()
 
     async def _attend(self, worker: Worker, hello: Message) -> None:
         """Returns when the process has ended and all that it said was heard."""

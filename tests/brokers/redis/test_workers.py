@@ -60,7 +60,14 @@ def alive(process: int) -> bool:
 
 
 def worker_of(client: RespClient, running: Veil) -> int:
-    """The number of the worker that holds this reader's connection."""
+    """The number of the worker that holds this reader's connection, once it has taken it out of its queue."""
+    wait_until(lambda: _holder_of(client, running) is not None, "a worker has accepted the reader", START_S)
+    number = _holder_of(client, running)
+    assert number is not None
+    return number
+
+
+def _holder_of(client: RespClient, running: Veil) -> int | None:
     own, other = client._socket.getsockname(), client._socket.getpeername()
     wanted = f"{_hex(other)} {_hex(own)}"
     inode = next(
@@ -70,7 +77,7 @@ def worker_of(client: RespClient, running: Veil) -> int:
         for each in Path(f"/proc/{process}/fd").iterdir():
             if str(each.readlink()) == f"socket:[{inode}]":
                 return number
-    raise LookupError
+    return None
 
 
 def _hex(address: tuple[str, int]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from proxy.core.steps import Ask, Note, Probe, Record, Step, Steps
 from proxy.core.viewer import Read, Viewer
 from rules.access import Reader
-from rules.audit import Entry, Receipt
+from rules.audit import Entry, Receipt, RuleTag
 from rules.model import (
     AccessList,
     Connection,
@@ -275,6 +275,19 @@ def test_a_refusal_is_noted_with_its_rule_and_counted(stage: Stage) -> None:
     assert isinstance(note, Note)
     assert (note.entry.event, note.entry.operation, note.entry.field) == ("masking.refused", "STRLEN", "value")
     assert stage.viewer.tally.refusals == {"One": 1}
+
+
+def test_a_refusal_bears_the_tags_of_its_rule_so_that_a_search_by_tag_finds_it(stage: Stage) -> None:
+    tagged = Rule("One", Platform.REDIS, RULES[0].resources, fields=(WHOLE,), compliance=("GDPR",), risk="high")
+    stage.policy = stage.viewer.policy = Policy(RuleBook("2", (tagged, RULES[1])))
+
+    for rule, expected in (
+        ("One", RuleTag("One", ("GDPR",), None, "high")),
+        ("Two", RuleTag("Two")),
+        ("Gone", RuleTag("Gone")),
+    ):
+        assert stage.viewer.refused(Refusal(rule, "value"), None, "EVAL").entry.rules == (expected,)
+    assert stage.viewer.refused(Refusal(None, reason="not read"), None, "EVAL").entry.rules == ()
 
 
 def test_a_name_that_may_lift_something_is_tried_at_its_login_and_not_again(stage: Stage) -> None:

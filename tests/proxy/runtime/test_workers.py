@@ -318,3 +318,73 @@ async def test_what_a_worker_writes_is_passed_on_in_whole_lines_and_with_a_limit
     assert "first" in told
     assert "half" in told
     assert max(map(len, told)) <= crew_module.LINE_BYTES
+
+
+SERVES = REPORT + "for line in own.makefile('rb'):\n  if b'drain' in line: break\n  " + REPORT
+
+
+async def stands_by(kept: Crew) -> trio.Process:
+    while kept._standing_by is None:
+        await trio.sleep(0.02)
+    return kept._standing_by.process
+
+
+async def replaced(kept: Crew) -> trio.Process:
+    """The process in the place of the one worker, which is killed."""
+    before = kept.living[0]
+    before.kill()
+    while not kept.living or kept.living[0] is before:
+        await trio.sleep(0.02)
+    return kept.living[0].process
+
+
+@pytest.mark.slow
+async def test_a_worker_that_ends_is_replaced_by_a_process_that_has_started_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "POLL_S", 0.05)
+    kept = crew(SERVES, Log(io.StringIO()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.run)
+        with trio.fail_after(30):
+            spare = await stands_by(kept)
+            assert await replaced(kept) is spare
+            later = await stands_by(kept)
+            assert later is not spare
+        kept.drain()
+
+    assert (spare.returncode, later.returncode) == (0, -9), "nobody who stood by outlives the others"
+
+
+@pytest.mark.slow
+async def test_a_process_that_has_died_while_it_stood_by_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_module, "POLL_S", 0.05)
+    monkeypatch.setattr(crew_module, "LONGEST_S", 0.05)
+    kept = crew(SERVES, Log(io.StringIO()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.run)
+        with trio.fail_after(30):
+            spare = await stands_by(kept)
+            spare.kill()
+            while kept._standing_by is not None and kept._standing_by.process is spare:
+                await trio.sleep(0.02)
+            assert await stands_by(kept) is not spare
+            monkeypatch.setattr(crew_module, "POLL_S", 600.0)
+            await trio.sleep(0.1)  # whoever looks after those that stand by looks no more
+            (await stands_by(kept)).kill()
+            assert (await replaced(kept)).returncode is None
+            while kept.living[0].report is None:
+                await trio.sleep(0.02)
+        kept.drain()
+
+
+@pytest.mark.slow
+async def test_workers_that_stand_still_have_ended_within_fifteen_seconds_of_the_drain() -> None:
+    kept = crew("while True: own.recv(1) or __import__('time').sleep(60)", Log(io.StringIO()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(kept.run)
+        with trio.fail_after(30):
+            while not kept.living:
+                await trio.sleep(0.02)
+        begun_s = trio.current_time()
+        kept.drain()
+
+    assert trio.current_time() - begun_s < 15
