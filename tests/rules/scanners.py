@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from types import SimpleNamespace
@@ -43,14 +44,34 @@ def without_orjson() -> Scanner:
     return cast(Scanner, SimpleNamespace(**{name: _without(getattr(python, name)) for name in FUNCTIONS}))
 
 
+class _Without:
+    """Whoever is inside, in whatever thread, has no orjson."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._kept = canonical.LEAST_DEPTH
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            canonical.LEAST_DEPTH = sys.maxsize
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                canonical.LEAST_DEPTH = self._kept
+
+
+_WITHOUT = _Without()
+
+
 def _without(call: Callable[P, R]) -> Callable[P, R]:
     @wraps(call)
     def run(*args: P.args, **named: P.kwargs) -> R:
-        kept, canonical.LEAST_DEPTH = canonical.LEAST_DEPTH, sys.maxsize
-        try:
+        with _WITHOUT:
             return call(*args, **named)
-        finally:
-            canonical.LEAST_DEPTH = kept
 
     return run
 
