@@ -13,7 +13,7 @@ import pytest
 from proxy.runtime import sameserver
 from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.upstream import Address
-from tests.brokers.processes import free_port
+from tests.brokers.processes import free_port, wait_until
 
 RUN_ID, DATA_ID, OTHER_ID = "0123456789" * 4, "a" * 40, "b" * 40
 FAR = (Address("10.0.0.1", 1),)
@@ -50,6 +50,11 @@ def broker(*answer: bytes) -> Iterator[tuple[Address, Callable[[], bytes]]]:
                 return
 
         def clients() -> bytes:
+            with socket.create_connection(listening.getsockname()[:2]) as last:  # let in after all that came before
+                wait_until(lambda: last.getsockname() in [each.getpeername() for each in connected], "all have been let in")
+                return told()
+
+        def told() -> bytes:
             listed = ["id=1 addr=10.0.0.1:1 laddr=127.0.0.1:1 fd=8"]
             listed += ["id=2 addr={}:{} laddr=10.0.0.1:1 fd=9".format(*each.getpeername()) for each in connected]
             return "\n".join(listed).encode()
