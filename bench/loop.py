@@ -148,7 +148,7 @@ def loads(mib: int) -> list[Load]:
             lambda: iter(()),
             lambda: encode("MULTI") + encode("LRANGE", "large:list", 0, 0) * 20_000 + encode("EXEC"),
         ),
-        Load(f"APPEND of {mib} MiB of JSON", lambda: iter(()), lambda: encode("RPUSH", "large:added", text)),
+        Load(f"RPUSH of {mib} MiB of JSON", lambda: iter(()), lambda: encode("RPUSH", "large:added", text)),
     ]
 
 
