@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rules.audit import broken_links
+from tests.brokers.redis_server import RedisServer
 from tests.brokers.veil import Veil
 
 MASK = "••••".encode()
@@ -30,6 +31,12 @@ rules:
     risk: high
 """
 ALICE = "grants: [{allow: messages.read.unmasked, to: {user: alice}, on: installation}]\n"
+
+
+def put_secret(server: RedisServer, value: str | bytes) -> None:
+    """What `SECRET` hides, put straight into the server."""
+    with server.admin() as direct:
+        direct.call("SET", "secret:1", value)
 
 
 def entries(veil: Veil, event: str) -> list[Mapping[str, object]]:

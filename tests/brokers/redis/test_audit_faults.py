@@ -19,7 +19,7 @@ from tests.brokers.redis_server import RedisServer
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, put_secret
 
 
 @pytest.fixture
@@ -27,8 +27,7 @@ def value(redis_once: RedisServer, canary: Canary) -> bytes:
     """A secret that alice may see."""
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     return value
 
 

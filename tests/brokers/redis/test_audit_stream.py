@@ -31,7 +31,7 @@ from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 from tests.certificates import Authority
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, put_secret
 
 TIME = "2026-11-30T10:00:00.000Z"
 STREAM = "veil:audit"
@@ -369,8 +369,7 @@ def test_reads_are_masked_while_the_sink_is_dead_or_hangs_and_shown_again_after(
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once, audit={"redis": {"url": str(sink.url), "stream": STREAM}})
     with running.client() as alice:
         alice.login("alice", PASSWORD)
@@ -404,8 +403,7 @@ def test_veil_starts_and_masks_while_the_sink_is_not_there_and_shows_when_it_com
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     sink.kill()
     running = veil(SECRET, ALICE, upstream=redis_once, audit={"redis": {"url": str(sink.url), "stream": STREAM}})
     with running.client() as alice:

@@ -18,7 +18,7 @@ from tests.brokers.resp_client import RespClient, encode
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 
-from .scenery import ELSEWHERE, MASK, OPEN, SECRET
+from .scenery import ELSEWHERE, MASK, OPEN, SECRET, put_secret
 
 pytestmark = pytest.mark.broker
 
@@ -108,8 +108,7 @@ def test_a_server_that_hangs_keeps_its_readers_waiting_and_goes_on(
     server: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
     running = veil(SECRET, upstream=server, limits={"login_timeout": "1s"})
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     with running.client() as known:
         assert known.call("PING") == b"PONG"
         server.pause()
@@ -190,8 +189,7 @@ def test_a_flood_of_pipelined_commands_keeps_its_order_in_little_memory(
     server: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
     running = veil(SECRET, upstream=server)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     flood = (encode("INCR", "open") + encode("GET", "secret:1")) * (FLOOD // 2)
     masked = b"$%d\r\n%b\r\n" % (len(MASK), MASK)
     with running.client() as client, Highest(running) as held:
@@ -220,8 +218,7 @@ def test_thousands_of_idle_connections_leave_room_for_one_more(server: RedisServ
         pytest.skip(f"{wanted} descriptors are needed, {hard} are allowed")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     running = veil(SECRET, upstream=server)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     idle: list[RespClient] = []
     try:
         with Highest(running) as held:
@@ -244,8 +241,7 @@ def test_thousands_of_idle_connections_leave_room_for_one_more(server: RedisServ
 
 def test_a_reader_that_ends_its_side_still_gets_its_answers(server: RedisServer, veil: VeilFactory, canary: Canary) -> None:
     running = veil(SECRET, upstream=server)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     with running.client() as client:
         client.raw(b"PING\r\nGET secret:1\r\nEVAL 'return 1' 0\r\nPING last\r\n")
         client.end_of_writing()
@@ -260,8 +256,7 @@ def test_a_reader_that_ends_its_side_still_gets_its_answers(server: RedisServer,
 @pytest.mark.slow
 def test_a_flood_whose_sender_has_ended_is_answered_to_the_last(server: RedisServer, veil: VeilFactory, canary: Canary) -> None:
     running = veil(SECRET, upstream=server)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     flood = (encode("INCR", "open") + encode("GET", "secret:1")) * 5000
     with running.client() as client:
 
@@ -282,8 +277,7 @@ def test_a_flood_whose_sender_has_ended_is_answered_to_the_last(server: RedisSer
 
 def test_commands_of_single_bytes_are_judged_like_any_other(server: RedisServer, veil: VeilFactory, canary: Canary) -> None:
     running = veil(SECRET, upstream=server)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     with running.client() as client:
         for byte in encode("GET", "secret:1") + b"GET secret:1\r\n" + encode("GETRANGE", "secret:1", 0, 100):
             client.raw(bytes([byte]))
@@ -330,8 +324,7 @@ def test_sigterm_lets_replies_in_flight_arrive_whole(server: RedisServer, veil: 
     size = 30 * MIB
     running = veil(SECRET, upstream=server)
     big(server, "open", size)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     with running.client() as slow, running.client() as idle, running.client() as waiting:
         assert idle.call("GET", "secret:1") == MASK
         waiting.send("BLPOP", "secret:list", 1)

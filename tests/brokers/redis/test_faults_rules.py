@@ -14,7 +14,7 @@ from tests.brokers.veil import VeilFactory, write_whole
 from tests.canary import Canary
 
 from .load import masked_readers
-from .scenery import SECRET, assert_sound
+from .scenery import SECRET, assert_sound, put_secret
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +48,7 @@ def swapped(folder: Path, number: int, files: dict[str, str]) -> None:
 def test_a_folder_that_is_swapped_under_load_is_never_read_half(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary, swaps: int
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once, start=False)
     # Each set masks by one file alone: half of the one and half of the other mask nothing, or by two rules.
     sets = [{"a.yaml": SECRET, "b.yaml": NONE}, {"a.yaml": NONE, "b.yaml": OTHER}]

@@ -19,7 +19,7 @@ from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 
 from .load import distinct
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, put_secret
 
 pytestmark = pytest.mark.slow
 
@@ -116,8 +116,7 @@ def test_sigterm_under_load_ends_in_time_with_whole_replies_and_everything_shown
 def test_when_descriptors_run_out_nothing_spins_and_accepting_goes_on_when_there_are_some(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     used = descriptors(running.pid)
     resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (used + 40, used + 40))
@@ -171,8 +170,7 @@ def test_nine_thousand_idle_readers_fit_into_300_mib(
     count = 9000
     if many_descriptors < 2 * count + 500:
         pytest.skip(f"{2 * count + 500} descriptors are needed, {many_descriptors} are allowed")
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(server, canary.text())
     running = veil(SECRET, upstream=server, limits={"login_timeout": "10m"})  # none of them says anything
     before = rss(running.pid)
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from tests.brokers.resp_client import RespClient
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names, put_secret
 
 REQUESTS = 500
 
@@ -53,8 +53,7 @@ def test_many_readers_at_once_see_what_they_may_and_in_their_own_order(
     for name in ("alice", "mallory"):
         redis_once.add_user(name, PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     wrong: list[str] = []
     clients: list[RespClient] = []
@@ -89,8 +88,7 @@ def test_a_new_connection_inherits_no_name_from_one_that_was_closed(
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     with running.client() as alice:
         alice.login("alice", PASSWORD)
@@ -105,8 +103,7 @@ def test_a_fixed_reader_stays_who_it_is_whatever_it_logs_in_as(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, ALICE, upstream=redis_once, connection={"reader": {"from": "fixed", "user": "console"}})
     with running.client() as client:
         client.login("alice", PASSWORD)

@@ -13,7 +13,7 @@ from tests.brokers.resp_client import Fault, Push, RespClient
 from tests.brokers.veil import VeilFactory, write_whole
 from tests.canary import Canary
 
-from .scenery import ELSEWHERE, MASK, OPEN, SECRET, assert_sound, names
+from .scenery import ELSEWHERE, MASK, OPEN, SECRET, assert_sound, names, put_secret
 
 AT_ONCE_S = 2.0
 BROKEN = "rules:\n  - name: Secrets\n    platfrom: redis\n"
@@ -24,8 +24,7 @@ def soon(client: RespClient, expected: bytes) -> None:
 
 
 def put(server: RedisServer, value: str) -> bytes:
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(server, value)
     return value.encode()
 
 

@@ -18,7 +18,7 @@ from tests.brokers.resp_client import Fault
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, put_secret
 
 NAMES = [
     b'secret:\r\n{"time":"2026","event":"broker.message.read-unmasked"}\r\n',
@@ -81,8 +81,7 @@ def test_whatever_takes_the_place_of_the_trail_nothing_is_shown_that_it_does_not
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     kept = running.audit_path.with_name("kept")
     with running.client() as alice:
@@ -124,8 +123,7 @@ def test_killed_at_any_moment_nothing_was_served_that_is_not_on_record(
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     moments = random.Random(7)
     for _ in range(kills):

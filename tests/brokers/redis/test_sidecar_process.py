@@ -18,21 +18,16 @@ from tests.brokers.resp_client import RespClient
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
-from .scenery import MASK, SECRET, assert_sound
+from .scenery import MASK, SECRET, assert_sound, put_secret
 
 MIB = 1024 * 1024
-
-
-def put(server: RedisServer, canary: Canary) -> None:
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
 
 
 @pytest.mark.slow
 def test_with_few_descriptors_probes_are_answered_and_nothing_spins(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     used = descriptors(running.pid)
     resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (used + 20, used + 20))  # behind its back: worse than at its start
@@ -51,7 +46,7 @@ def test_with_few_descriptors_probes_are_answered_and_nothing_spins(
 
 @pytest.mark.slow
 def test_readers_leave_descriptors_for_the_admin_port(redis_once: RedisServer, veil: VeilFactory, canary: Canary) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once, start=False)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     running.start(env={"VEIL_LIMITS__MAX_CONNECTIONS": "1000000"})
@@ -66,7 +61,7 @@ def test_readers_leave_descriptors_for_the_admin_port(redis_once: RedisServer, v
 def test_idle_connections_to_the_admin_port_keep_neither_probes_nor_readers_out(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     with ExitStack() as stack, running.client() as reader:
         for _ in range(400):
@@ -80,7 +75,7 @@ def test_idle_connections_to_the_admin_port_keep_neither_probes_nor_readers_out(
 
 @pytest.mark.slow
 def test_connections_that_come_and_go_leave_nothing_behind(redis_once: RedisServer, veil: VeilFactory, canary: Canary) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
 
     def churn(count: int) -> None:
@@ -103,7 +98,7 @@ def test_connections_that_come_and_go_leave_nothing_behind(redis_once: RedisServ
 
 @pytest.mark.slow
 def test_keys_of_a_megabyte_are_not_kept(redis_once: RedisServer, veil: VeilFactory, canary: Canary) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     with running.client() as client:
         client.call("GET", b"k" * MIB)
@@ -120,7 +115,7 @@ def test_keys_of_a_megabyte_are_not_kept(redis_once: RedisServer, veil: VeilFact
 def test_a_storm_of_hangups_stops_nobody_and_a_second_sigterm_ends_at_once(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     with redis_once.admin() as direct:
         direct.call("SET", "open", "x" * MIB)
     running = veil(SECRET, upstream=redis_once)
@@ -151,7 +146,7 @@ def test_a_storm_of_hangups_stops_nobody_and_a_second_sigterm_ends_at_once(
 
 
 def test_the_next_address_is_taken_when_the_first_refuses(redis_once: RedisServer, veil: VeilFactory, canary: Canary) -> None:
-    put(redis_once, canary)
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=f"127.0.0.1:{free_port()},{redis_once.address}")
     with running.client() as client:
         assert client.call("GET", "secret:1") == MASK

@@ -9,7 +9,7 @@ from tests.brokers.resp_client import Fault
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names, put_secret
 
 
 def set_user(server: RedisServer, *rules: str) -> None:
@@ -21,8 +21,7 @@ def test_whoever_got_in_without_a_password_stays_ordinary_when_one_is_set(
     redis_server: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
     set_user(redis_server, "alice", "reset", "on", "nopass", "~*", "&*", "+@all")
-    with redis_server.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_server, canary.text())
     running = veil(SECRET, ALICE, upstream=redis_server)
     with running.client() as mallory:
         assert mallory.call("AUTH", "alice", "anything") == b"OK"
@@ -39,8 +38,7 @@ def test_a_name_that_was_worth_its_login_is_ordinary_once_it_needs_no_password(
 ) -> None:
     redis_server.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_server.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_server, value)
     running = veil(SECRET, ALICE, upstream=redis_server)
     with running.client() as alice, running.client() as mallory, running.client() as other:
         alice.login("alice", PASSWORD)
@@ -62,8 +60,7 @@ def test_a_hello_that_fails_after_its_login_is_never_read_as_the_one_before(
     for name in ("alice", "mallory"):
         redis_server.add_user(name, PASSWORD)
     value = canary.text().encode()
-    with redis_server.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_server, value)
     running = veil(SECRET, ALICE, upstream=redis_server)
     with running.client() as client:
         client.login("alice", PASSWORD)
@@ -85,8 +82,7 @@ def test_a_user_with_an_odd_name_is_nobody_special_and_stays_on_its_line(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary, name: str
 ) -> None:
     redis_once.add_user(name, PASSWORD)
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, ALICE, upstream=redis_once)
     with running.client() as client:
         assert client.call("AUTH", name, PASSWORD) == b"OK"

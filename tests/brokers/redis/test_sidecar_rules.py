@@ -15,7 +15,7 @@ from tests.brokers.veil import VeilFactory, write_whole
 from tests.canary import Canary
 
 from .load import masked_readers
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, names
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, entries, names, put_secret
 
 OTHER = SECRET.replace("Secrets", "Others").replace("secret:*", "s*")
 FLIPS = 300
@@ -25,8 +25,7 @@ FLIPS = 300
 def test_rules_that_replace_one_another_under_load_leave_no_moment_without_either(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     with masked_readers(running, canary):
         for flip in range(FLIPS):
@@ -45,8 +44,7 @@ def test_rules_that_replace_one_another_under_load_leave_no_moment_without_eithe
 def test_a_file_written_in_place_never_puts_a_half_of_it_in_force(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     whole = SECRET.encode()
     with masked_readers(running, canary):
@@ -88,8 +86,7 @@ ODD: list[Callable[[Path], object]] = [
 def test_odd_things_among_the_rule_files_leave_the_rules_in_force_and_the_process_serving(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = veil(SECRET, upstream=redis_once)
     with running.client() as client:
         for make in ODD:
@@ -116,8 +113,7 @@ def test_a_permission_taken_back_takes_the_next_read_and_leaves_the_record(
 ) -> None:
     redis_once.add_user("alice", PASSWORD)
     value = canary.text().encode()
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(redis_once, value)
     running = veil(SECRET, ALICE, upstream=redis_once)
     for access in (
         "users: {alice: {disabled: true}}\n" + ALICE,

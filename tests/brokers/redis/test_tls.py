@@ -24,7 +24,7 @@ from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 from tests.certificates import Authority
 
-from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names
+from .scenery import ALICE, MASK, PASSWORD, SECRET, UNMASKED, assert_sound, names, put_secret
 
 pytestmark = [pytest.mark.slow, pytest.mark.broker]
 
@@ -53,8 +53,7 @@ def secret(server: TlsRedis, canary: Canary) -> bytes:
     """A value under a key that the rule covers."""
     value = canary.text().encode()
     server.add_user("alice", PASSWORD)
-    with server.admin() as direct:
-        direct.call("SET", "secret:1", value)
+    put_secret(server, value)
     return value
 
 

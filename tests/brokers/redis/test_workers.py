@@ -26,7 +26,7 @@ from tests.brokers.resp_client import RespClient
 from tests.brokers.veil import Veil, VeilFactory, environment
 from tests.canary import Canary
 
-from .scenery import ALICE, MASK, OPEN, PASSWORD, SECRET, UNMASKED, assert_sound, entries
+from .scenery import ALICE, MASK, OPEN, PASSWORD, SECRET, UNMASKED, assert_sound, entries, put_secret
 
 pytestmark = pytest.mark.slow
 WORKERS = 3
@@ -210,8 +210,7 @@ def test_a_killed_worker_is_replaced_while_the_others_serve_and_nothing_is_shown
 
 
 def test_workers_end_with_a_supervisor_that_is_killed(redis_once: RedisServer, veil: VeilFactory, canary: Canary) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = begin(veil, SECRET, redis_once)
     processes = list(workers(running).values())
     with running.client() as client:
@@ -229,8 +228,7 @@ def test_workers_end_with_a_supervisor_that_is_killed(redis_once: RedisServer, v
 def test_a_supervisor_that_is_told_to_stop_drains_its_workers(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = begin(veil, SECRET, redis_once)
     with ExitStack() as stack:
         idle = [stack.enter_context(running.client()) for _ in range(6)]
@@ -286,8 +284,7 @@ def test_a_changed_rule_reaches_the_readers_of_every_worker(redis_once: RedisSer
 def test_broken_rules_are_named_once_and_the_old_ones_hold_in_every_worker(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = begin(veil, SECRET, redis_once)
     with ExitStack() as stack:
         readers = [stack.enter_context(running.client()) for _ in range(6)]
@@ -307,8 +304,7 @@ def test_broken_rules_are_named_once_and_the_old_ones_hold_in_every_worker(
 def test_a_worker_that_stands_still_is_told_and_counts_do_not_go_backwards(
     redis_once: RedisServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    with redis_once.admin() as direct:
-        direct.call("SET", "secret:1", canary.text())
+    put_secret(redis_once, canary.text())
     running = begin(veil, SECRET, redis_once)
     with running.client() as client:
         assert client.call("GET", "secret:1") == MASK
