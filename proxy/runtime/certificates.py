@@ -9,13 +9,14 @@ rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 import trio
 
+from .bounded import NoAnswer, in_thread
 from .clock import utc_seconds
 from .log import Log
 from .tls import ClientFiles, Loaded, ServerFiles, TlsError, load_client, load_server
@@ -94,7 +95,7 @@ class Certificates:
     def __init__(self, kept: Sequence[Kept], log: Log) -> None:
         self.kept = tuple(kept)
         self._log = log
-        self._thread = trio.CapacityLimiter(1)  # a hanging read keeps its place, so that there is never a second
+        self._thread = trio.CapacityLimiter(1)
         self._again = trio.Event()
 
     def reread(self) -> None:
@@ -118,48 +119,37 @@ class Certificates:
                 await self._again.wait()
 
     async def _look(self, *, asked: bool) -> None:
-        prints: list[Print] = []
-        await self._in_thread(lambda: prints.extend(fingerprint(each.files.paths) for each in self.kept))
-        for each, found in zip(self.kept, prints, strict=False):  # none where the disk did not answer
+        try:
+            prints = await in_thread(self._fingerprints, self._thread, DISK_S)
+        except NoAnswer:
+            return
+        for each, found in zip(self.kept, prints, strict=True):
             is_quiet = found == each.seen
             each.seen = found
             if asked or (is_quiet and found != each.taken):
                 await self._renew(each, found)
 
+    def _fingerprints(self) -> list[Print]:
+        return [fingerprint(each.files.paths) for each in self.kept]
+
     async def _renew(self, each: Kept, found: Print) -> None:
-        outcome: list[Loaded | TlsError] = []
-
-        def work() -> None:
-            try:
-                outcome.append(each.load())
-            except TlsError as bad:
-                outcome.append(bad)
-
-        if not await self._in_thread(work) or not outcome:
-            return  # looked at again at the next round
-        each.taken = found
         told = {"connection": each.connection, "listener": each.where}
-        match outcome[0]:
-            case Loaded() as loaded:
-                each.now = loaded
-                each.trouble = ""
-                each.warned.clear()
-                self._log.info("tls-files-in-force", **told)
-            case TlsError() as bad:
-                if each.trouble != str(bad):
-                    for problem in bad.problems:
-                        self._log.error("tls-files-refused", file=str(problem.path), reason=problem.reason, **told)
-                each.trouble = str(bad)
-
-    async def _in_thread(self, work: Callable[[], None]) -> bool:
-        """Whether the work was done in time."""
-        with trio.move_on_after(DISK_S):
-            try:
-                await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
-            except RuntimeError:  # no thread can be started
-                return False
-            return True
-        return False
+        try:
+            loaded = await in_thread(each.load, self._thread, DISK_S)
+        except NoAnswer:
+            return  # looked at again at the next round
+        except TlsError as bad:
+            each.taken = found
+            if each.trouble != str(bad):
+                for problem in bad.problems:
+                    self._log.error("tls-files-refused", file=str(problem.path), reason=problem.reason, **told)
+            each.trouble = str(bad)
+            return
+        each.taken = found
+        each.now = loaded
+        each.trouble = ""
+        each.warned.clear()
+        self._log.info("tls-files-in-force", **told)
 
     def _warn_of_trust(self, each: Kept) -> None:
         if isinstance(each.files, ClientFiles) and not each.files.verify:

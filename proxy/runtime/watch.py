@@ -10,17 +10,14 @@ last told of the rules: the first read of a process tells nothing that is known 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import trio
 
-from proxy.core.errors import ProxyError
 from rules.model import Limits, Problem, RuleBook
 from rules.policy import Policy
 from rules.store.files import Settle
 from rules.store.reading import Reading, Store
 
+from .bounded import NoAnswer, in_thread
 from .clock import utc_seconds
 from .current import Current
 from .journal import Journal
@@ -28,12 +25,6 @@ from .log import Log
 
 SETTLING_POLL_S = 0.1
 STORE = "store"  # who changed the rules, as the trail says it
-
-T = TypeVar("T")
-
-
-class StoreSilent(ProxyError):
-    """The store did not answer in its `limit_s`."""
 
 
 class Watch:
@@ -46,7 +37,7 @@ class Watch:
         self._limits = limits
         self._log = log
         self._settle = Settle(store.quiet_s)
-        self._thread = trio.CapacityLimiter(1)  # a hanging read keeps its place, so that there is never a second
+        self._thread = trio.CapacityLimiter(1)
         self._book: RuleBook | None = None
         self._again = False
         self._woken = trio.Event()
@@ -83,15 +74,15 @@ class Watch:
     async def _look(self) -> object:
         """What the store looks like from outside; None while it does not answer."""
         try:
-            return await self._in_thread(self._store.look)
-        except StoreSilent:
+            return await in_thread(self._store.look, self._thread, self._store.limit_s)
+        except NoAnswer:
             return None
 
     async def _read(self) -> bool:
         """Reads and puts in force what can be. False when reading again may find something else."""
         try:
-            reading, policy = await self._in_thread(self._read_blocking)
-        except StoreSilent:
+            reading, policy = await in_thread(self._read_blocking, self._thread, self._store.limit_s)
+        except NoAnswer:
             self._refuse((Problem(self._store.place, f"not read: no answer in {self._store.limit_s:.0f} s"),))
             return False
         if reading.book is None or policy is None:
@@ -103,14 +94,6 @@ class Watch:
     def _read_blocking(self) -> tuple[Reading, Policy | None]:
         reading = self._store.read()
         return reading, None if reading.book is None else Policy(reading.book, self._limits)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        with trio.move_on_after(self._store.limit_s):
-            try:
-                return await trio.to_thread.run_sync(work, limiter=self._thread, abandon_on_cancel=True)
-            except RuntimeError:  # no thread can be started
-                raise StoreSilent from None
-        raise StoreSilent
 
     def _refuse(self, problems: tuple[Problem, ...]) -> None:
         if problems != self._told:
