@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 from prometheus_client import ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import Metric
 
 from proxy.admin.routes import Routes, State, WorkerState
 from proxy.admin.server import AdminServer
@@ -27,7 +27,7 @@ from proxy.release import scanner, version
 from proxy.runtime.journal import Journal
 from proxy.runtime.listen import CannotBind, bind
 from proxy.runtime.log import Log
-from proxy.runtime.metrics import CONTENT_TYPE
+from proxy.runtime.metrics import CONTENT_TYPE, counter, gauge, lines_lost
 from proxy.runtime.upstream import Address
 from proxy.runtime.workers.channel import Message
 from proxy.runtime.workers.crew import ANSWER_S, DIFFER, SKEW_S, Crew, Plan, Worker
@@ -173,17 +173,12 @@ class Supervisor:
         return page(self._crew.figures(figures_of([*self._process.collect(), *self._own()])))
 
     def _own(self) -> list[Metric]:
-        workers = GaugeMetricFamily("veil_workers", "Processes that serve readers.")
-        workers.add_metric([], sum(map(_serves, self._crew.living)))
-        wanted = GaugeMetricFamily("veil_workers_wanted", "Processes there should be.")
-        wanted.add_metric([], self._crew.wanted)
-        restarts = CounterMetricFamily("veil_worker_restarts", "Processes started in place of one that had ended.")
-        restarts.add_metric([], self._crew.restarts)
-        lost = CounterMetricFamily(
-            "veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone."
-        )
-        lost.add_metric([], self._log.lost)
-        return [workers, wanted, restarts, lost]
+        return [
+            gauge("veil_workers", "Processes that serve readers.", sum(map(_serves, self._crew.living))),
+            gauge("veil_workers_wanted", "Processes there should be.", self._crew.wanted),
+            counter("veil_worker_restarts", "Processes started in place of one that had ended.", self._crew.restarts),
+            lines_lost(self._log),
+        ]
 
 
 def _answers(worker: Worker) -> bool:

@@ -77,31 +77,22 @@ class Metrics(Collector):
         build = GaugeMetricFamily("veil_build_info", "Always 1.", labels=["version", "python", "scanner"])
         build.add_metric([counted.version, platform.python_version(), ENGINE], 1)
         yield build
-        readers = GaugeMetricFamily("veil_connections", "Readers connected now.")
-        readers.add_metric([], counted.census.open)
-        yield readers
-        total = CounterMetricFamily("veil_connections", "Readers accepted.")
-        total.add_metric([], counted.census.total)
-        yield total
-        away = CounterMetricFamily("veil_connections_turned_away", "Readers closed at once because of max_connections.")
-        away.add_metric([], counted.census.turned_away)
-        yield away
-        yield _gauge("veil_connections_limit", "Readers there may be at a time.", counted.census.most)
-        lost = CounterMetricFamily(
-            "veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone."
-        )
-        lost.add_metric([], counted.log.lost)
-        yield lost
+        census = counted.census
+        yield gauge("veil_connections", "Readers connected now.", census.open)
+        yield counter("veil_connections", "Readers accepted.", census.total)
+        yield counter("veil_connections_turned_away", "Readers closed at once because of max_connections.", census.turned_away)
+        yield gauge("veil_connections_limit", "Readers there may be at a time.", census.most)
+        yield lines_lost(counted.log)
 
     def _rules(self) -> Iterable[Metric]:
         current = self._counted.current
-        yield _gauge("veil_rules", "Rules in force, enabled or not.", len(current.policy.rules))
+        yield gauge("veil_rules", "Rules in force, enabled or not.", len(current.policy.rules))
         text = "When the rules in force were read; 0 before the first."
-        yield _gauge("veil_rules_read_timestamp_seconds", text, current.read_at_s or 0)
+        yield gauge("veil_rules_read_timestamp_seconds", text, current.read_at_s or 0)
         text = "1 while the newest state of the rules is in force."
-        yield _gauge("veil_rules_last_reload_successful", text, int(current.is_read and not current.problems))
+        yield gauge("veil_rules_last_reload_successful", text, int(current.is_read and not current.problems))
         text = "Problems of the newest state of the rules, 0 while it is in force."
-        yield _gauge("veil_rules_problems", text, len(current.problems))
+        yield gauge("veil_rules_problems", text, len(current.problems))
 
     def _expiries(self) -> Metric:
         labels = ["platform", "connection", "protocol", "listener"]
@@ -154,16 +145,11 @@ class Metrics(Collector):
     def _audit(self) -> Iterable[Metric]:
         journal = self._counted.journal
         text = "1 while the audit trail cannot be written: nothing is shown unmasked."
-        yield _gauge("veil_audit_failing", text, int(journal.failing))
-        written = CounterMetricFamily("veil_audit_entries", "Entries on stable storage.")
-        written.add_metric([], journal.counts.written)
-        yield written
-        failed = CounterMetricFamily("veil_audit_failures", "Reads that stayed masked because they could not be recorded.")
-        failed.add_metric([], journal.counts.failures)
-        yield failed
-        lost = CounterMetricFamily("veil_audit_notes_lost", "Entries that nobody waited for and that could not be kept.")
-        lost.add_metric([], journal.counts.notes_lost)
-        yield lost
+        yield gauge("veil_audit_failing", text, int(journal.failing))
+        counts = journal.counts
+        yield counter("veil_audit_entries", "Entries on stable storage.", counts.written)
+        yield counter("veil_audit_failures", "Reads that stayed masked because they could not be recorded.", counts.failures)
+        yield counter("veil_audit_notes_lost", "Entries that nobody waited for and that could not be kept.", counts.notes_lost)
 
     def _spans(self) -> Metric:
         spans = HistogramMetricFamily("veil_masking_seconds", "Time that masking the answers of a server took.")
@@ -176,7 +162,15 @@ class Metrics(Collector):
         return spans
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily(name, text)
-    family.add_metric([], value)
-    return family
+def gauge(name: str, text: str, value: float) -> Metric:
+    """A family of one figure without labels."""
+    return GaugeMetricFamily(name, text, value)
+
+
+def counter(name: str, text: str, value: float) -> Metric:
+    """The same, of what only grows."""
+    return CounterMetricFamily(name, text, value)
+
+
+def lines_lost(log: Log) -> Metric:
+    return counter("veil_log_lines_lost", "Lines of the log that nobody took: its reader stands still or is gone.", log.lost)
