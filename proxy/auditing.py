@@ -227,7 +227,8 @@ def _split(name: str, opened: BinaryIO, report: _Report) -> Lines:
 
 
 def _stream(url: RedisUrl, stream: str, report: _Report) -> _Part:
-    from proxy.runtime.trail.stream import SinkError, head_of, lines_of
+    from proxy.runtime.redis_link import LinkError
+    from proxy.runtime.trail.stream import head_of, lines_of
 
     name = f"{url}/{stream}"
 
@@ -235,12 +236,12 @@ def _stream(url: RedisUrl, stream: str, report: _Report) -> _Part:
         try:
             for identity, raw in lines_of(url, stream):
                 yield f"{name}:{identity}", raw
-        except SinkError as failed:
+        except LinkError as failed:
             report.tell(name, f"cannot be read: {failed}")
 
     try:
         return _Part(name, lines, head_of(url, stream))
-    except SinkError as failed:
+    except LinkError as failed:
         message = str(failed)
         report.tell(name, f"cannot be read: {message}")
         return _Part(name, lambda: iter(()))

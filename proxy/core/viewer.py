@@ -32,8 +32,7 @@ class Viewer:
     The reader is nobody until a login was accepted, unless it is `fixed`, by the config or by a certificate: then
     it stays who it is (perhaps nobody), and its name needs no proof by the upstream. `prove` makes the probe
     that tries a name with a wrong password; a name that the upstream accepts with any password is an ordinary
-    reader. `policy` and `clock` are called in whatever thread a step is
-    worked out in.
+    reader. `policy` and `clock` are called in whatever thread a step is worked out in.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from proxy.runtime.redis_link import AnswerError, LinkError, LoginError, RedisLink, fields_of
 from proxy.runtime.sameserver import Brokers, ids_of
@@ -30,7 +31,6 @@ LOOK_AGAIN_S = 5.0  # at settings that may have been changed, and at upstreams t
 RACES = 50  # each lost one is an entry that another process has written
 PAGE = 500
 AFTER_LOSS = "bring the data back, or start Veil anew to go on from there"
-SinkError = LinkError
 
 APPEND = """
 local stated = redis.call('HMGET', KEYS[2], 'seq', 'hash')
@@ -218,19 +218,30 @@ def _always(told: object) -> bool:
     return (pairs.get(b"appendonly"), pairs.get(b"appendfsync")) == (b"yes", b"always")
 
 
+@contextmanager
+def _reading(url: RedisUrl) -> Iterator[RedisLink]:
+    """A link for one errand; an answer that is an error is a `LinkError` as well."""
+    link = RedisLink(url, connect_s=5, answer_s=30)
+    try:
+        yield link
+    except AnswerError as answered:
+        raise LinkError(str(answered)) from None
+    finally:
+        link.close()
+
+
 def head_of(url: RedisUrl, stream: str) -> tuple[int, str] | None:
     """What the head says of the last entry, or None where there is none.
 
     Raises:
         LinkError: it cannot be read.
     """
-    try:
-        link = RedisLink(url, connect_s=5, answer_s=30)
+    with _reading(url) as link:
         seq, digest = link.call("HMGET", f"{stream}:head", "seq", "hash")
-        link.close()
+    try:
         return None if seq is None or digest is None else (int(seq), digest.decode("ascii", "replace"))
-    except (AnswerError, ValueError) as failed:
-        raise LinkError(str(failed) if isinstance(failed, AnswerError) else "its head cannot be read") from None
+    except ValueError:
+        raise LinkError("its head cannot be read") from None
 
 
 def lines_of(url: RedisUrl, stream: str) -> Iterator[tuple[str, bytes]]:
@@ -239,15 +250,10 @@ def lines_of(url: RedisUrl, stream: str) -> Iterator[tuple[str, bytes]]:
     Raises:
         LinkError: it cannot be read.
     """
-    link = RedisLink(url, connect_s=5, answer_s=30)
-    try:
+    with _reading(url) as link:
         after = "-"
         while page := link.call("XRANGE", stream, after, "+", "COUNT", PAGE):
             for identity, fields in page:
                 line = fields[1] if fields and len(fields) == 2 and fields[0] == b"entry" else b""
                 yield identity.decode("ascii", "replace"), line
             after = "(" + page[-1][0].decode("ascii", "replace")
-    except AnswerError as answered:
-        raise LinkError(str(answered)) from None
-    finally:
-        link.close()
