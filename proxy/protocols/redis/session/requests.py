@@ -219,13 +219,16 @@ class Requests:
         else:
             self._answer(refuse.SYNTAX)
 
+    def _until_settled(self) -> Steps[None]:
+        """Returns when the answer to everything has come that may turn the connection into another one."""
+        while any(isinstance(item, Sent) and item.role in STATEFUL for item in self._state.pending):
+            yield from self._state.flush()
+            yield Hold()
+
     def _monitor(self, argv: tuple[bytes, ...]) -> Steps[None]:
         """A server that is asked a second time answers nothing, so it is not asked: waiting for that answer would
         shift every later reply by one command."""
-        pending = self._state.pending
-        while any(isinstance(item, Sent) and item.role in STATEFUL for item in pending):
-            yield from self._state.flush()
-            yield Hold()
+        yield from self._until_settled()
         if self._state.monitor is None or len(argv) > 1:
             yield from self._forward(argv, Role.MONITOR if len(argv) == 1 else Role.PLAIN)
         elif self._skips:
@@ -236,9 +239,7 @@ class Requests:
         if self._transaction is not None:
             self._refuse_here(explained.in_transaction(argv))
             return
-        while any(isinstance(item, Sent) and item.role in STATEFUL for item in self._state.pending):
-            yield from self._state.flush()
-            yield Hold()
+        yield from self._until_settled()
         if self._state.subscriptions and self._state.version == 2:
             self._answer(refuse.while_subscribed("veil"))
         else:
