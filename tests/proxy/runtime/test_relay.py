@@ -12,7 +12,7 @@ from proxy.runtime.relay import Relay
 from rules.audit import Entry
 from rules.view import plain
 
-from .wired import Desk, Scripted, Wired, steps, take
+from .wired import Desk, Scripted, Wired, asking_fifty_times, steps, take
 
 
 async def test_bytes_go_through_both_ways_in_order(autojump_clock: trio.testing.MockClock, nursery: trio.Nursery) -> None:
@@ -124,23 +124,7 @@ async def test_hold_waits_until_the_other_direction_has_moved(
 async def test_hold_misses_no_progress_made_while_it_was_being_carried_out(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
-    replies = 0
-
-    def from_reader(data: bytes) -> Steps[None]:
-        nonlocal replies
-        for _ in range(50):
-            yield ToServer(b"q")
-            while not replies:
-                yield Hold()
-            replies -= 1
-        yield ToServer(b"done")
-
-    def from_server(data: bytes) -> Steps[None]:
-        nonlocal replies
-        replies += len(data)
-        yield ToReader(plain(b"."))
-
-    wired = Wired(Scripted(from_reader, from_server))
+    wired = Wired(asking_fifty_times())
     nursery.start_soon(wired.run)
     await wired.reader.send_all(b"x")
     for _ in range(50):

@@ -13,13 +13,13 @@ import trio
 import trio.testing
 
 from proxy.core.errors import WireError
-from proxy.core.steps import Hold, Record, Steps, ToReader, ToServer
+from proxy.core.steps import Record, Steps, ToReader, ToServer
 from proxy.runtime import relay as relay_module
 from proxy.runtime.relay import GATHER_BYTES, HEAVY_BYTES, Relay, Times
 from rules.audit import Entry
 from rules.view import plain
 
-from .wired import Desk, Scripted, Wired, rest, take
+from .wired import Desk, Scripted, Wired, asking_fifty_times, rest, take
 
 LIMIT_S = 20.0  # nothing takes as long; a test that fails ends
 LARGE = b"x" * (HEAVY_BYTES + 1)
@@ -219,23 +219,7 @@ async def test_the_answer_to_a_step_reaches_the_thread(nursery: trio.Nursery) ->
 
 
 async def test_hold_in_a_thread_misses_no_progress(nursery: trio.Nursery) -> None:
-    replies = 0
-
-    def from_reader(data: bytes) -> Steps[None]:
-        nonlocal replies
-        for _ in range(50):
-            yield ToServer(b"q")
-            while not replies:
-                yield Hold()
-            replies -= 1
-        yield ToServer(b"done")
-
-    def from_server(data: bytes) -> Steps[None]:
-        nonlocal replies
-        replies += len(data)
-        yield ToReader(plain(b"."))
-
-    wired = Wired(Scripted(from_reader, from_server))
+    wired = Wired(asking_fifty_times())
     wired.session.weight = HEAVY_BYTES + 1
     nursery.start_soon(wired.run)
     await wired.reader.send_all(b"x")

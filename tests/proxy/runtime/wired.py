@@ -8,7 +8,7 @@ from collections.abc import Callable
 import trio
 import trio.testing
 
-from proxy.core.steps import EndServer, Probe, Step, Steps, ToReader, ToServer
+from proxy.core.steps import EndServer, Hold, Probe, Step, Steps, ToReader, ToServer
 from proxy.runtime.relay import Relay, Times
 from rules.audit import Entry, Receipt
 from rules.view import plain
@@ -48,6 +48,27 @@ class Scripted:
     def wake(self) -> Steps[None]:
         self.wakes_at_s = math.inf
         yield ToReader(plain(b"!woken!"))
+
+
+def asking_fifty_times() -> Scripted:
+    """A session that holds before each question until the one before was answered."""
+    replies = 0
+
+    def from_reader(data: bytes) -> Steps[None]:
+        nonlocal replies
+        for _ in range(50):
+            yield ToServer(b"q")
+            while not replies:
+                yield Hold()
+            replies -= 1
+        yield ToServer(b"done")
+
+    def from_server(data: bytes) -> Steps[None]:
+        nonlocal replies
+        replies += len(data)
+        yield ToReader(plain(b"."))
+
+    return Scripted(from_reader, from_server)
 
 
 class Desk:
