@@ -61,6 +61,12 @@ class SessionSettings:
     limits: Limits = Limits()
     writes: str = "adds"
     """`adds`: adding to a covered resource is free; `strict`: every write to one is refused."""
+    markers: bool = True
+    """Whether answers say what was masked or lifted, where the protocol has a place for it."""
+    token_claim: str | None = None
+    """The claim of a bearer token that the broker takes the reader's name from; None: a token names nobody."""
+    shared: object = None
+    """What the sessions of one connection know together, made by the protocol's `shared`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,5 +80,9 @@ class ProtocolEntry:
     """The surface table as text, for `veil surface NAME`."""
     alpn: tuple[str, ...] = ()
     """What the protocol is called in a TLS handshake; empty where it has no name there."""
+    shared: Callable[[], object] | None = None
+    """Makes what all sessions of one connection know together; it is used from several threads at once."""
+    has_nodes: bool = False
+    """Whether answers name further servers of a cluster, each of which readers reach through Veil."""
     has_headers: bool = False
     """Whether requests bear headers that may name the reader (HTTP)."""

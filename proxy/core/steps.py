@@ -6,12 +6,14 @@ meanwhile. So: peek, send, then pop; and hold no half-changed state across a `yi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar, cast
 
 from rules.audit import Entry, Receipt
 from rules.view import Shown
+
+from .addresses import Endpoint, Node
 
 T = TypeVar("T")
 
@@ -46,12 +48,13 @@ class Probe:
 
     `subject` is what the answer is about, for a cache; `request` makes the bytes to send of a random
     hexadecimal nonce; `verdict` reads all that has arrived so far: True or False ends the probe, None waits
-    for more. No answer in time, no connection, or the end of the stream before a verdict is False.
+    for more, and bytes are sent before more is waited for. No answer in time, no connection, or the end of the
+    stream before a verdict is False.
     """
 
     subject: str
     request: Callable[[str], bytes]
-    verdict: Callable[[bytes], bool | None]
+    verdict: Callable[[bytes], bool | bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,14 @@ class Ask:
     """Answered with the probe's verdict."""
 
     probe: Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Advertise:
+    """Serve readers in place of these nodes, before an answer that names them goes out. Answered with where each is
+    reached, by its id; one that can be reached nowhere is missing, and must not be named."""
+
+    nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ class Close:
     reason: str
 
 
-Step: TypeAlias = ToServer | ToReader | Record | Note | Ask | Hold | EndServer | Close
+Step: TypeAlias = ToServer | ToReader | Record | Note | Ask | Advertise | Hold | EndServer | Close
 Steps: TypeAlias = Generator[Step, object, T]
 
 
@@ -88,3 +99,7 @@ def record(*entries: Entry) -> Steps[tuple[Receipt, ...] | None]:
 
 def ask(probe: Probe) -> Steps[bool]:
     return bool((yield Ask(probe)))
+
+
+def advertise(nodes: tuple[Node, ...]) -> Steps[Mapping[int, Endpoint]]:
+    return cast("Mapping[int, Endpoint]", (yield Advertise(nodes)))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import trio
 
+from proxy.core.addresses import Endpoint, Node
 from proxy.core.errors import ProxyError
 from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.core.steps import Probe
@@ -103,6 +104,9 @@ class _ReaderServices:
 
     async def ask(self, probe: Probe) -> bool:
         return await self.upstream.ask(probe, self.connected.address, self.connected.host)
+
+    async def advertise(self, nodes: tuple[Node, ...]) -> Mapping[int, Endpoint]:
+        return {}
 
     def worked(self, seconds: float) -> None:
         self.tally.worked(seconds)

@@ -18,16 +18,17 @@ Here nothing is decided and nothing is looked at: contents pass as bytes and are
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import Protocol, assert_never
 
 import trio
 
+from proxy.core.addresses import Endpoint, Node
 from proxy.core.errors import WireError
 from proxy.core.session import Session
-from proxy.core.steps import Ask, Close, EndServer, Hold, Note, Probe, Record, Step, Steps, ToReader, ToServer
+from proxy.core.steps import Advertise, Ask, Close, EndServer, Hold, Note, Probe, Record, Step, Steps, ToReader, ToServer
 from rules.audit import Entry, Receipt
 
 CHUNK_BYTES = 64 * 1024
@@ -47,6 +48,8 @@ class Services(Protocol):
     def note(self, entry: Entry) -> None: ...
 
     async def ask(self, probe: Probe) -> bool: ...
+
+    async def advertise(self, nodes: tuple[Node, ...]) -> Mapping[int, Endpoint]: ...
 
     def worked(self, seconds: float) -> None:
         """A step took that long. Called in the thread that the step ran in."""
@@ -378,6 +381,8 @@ class Relay:
                 self._services.note(entry)
             case Ask(probe):
                 return await self._services.ask(probe)
+            case Advertise(nodes):
+                return await self._services.advertise(nodes)
             case EndServer():
                 await self._end_server()
             case Close(reason):

@@ -197,7 +197,9 @@ async def _put(probe: Probe, address: Address, host: str, tls: Kept | None) -> b
                 return False
             got += data
             verdict = probe.verdict(bytes(got))
-            if verdict is not None:
+            if isinstance(verdict, bytes):
+                await stream.send_all(verdict)
+            elif verdict is not None:
                 return verdict
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         return False
