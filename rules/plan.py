@@ -306,6 +306,26 @@ class Plan:
             return Cut(data)
         return _text(data, self._claims_on(FieldKind.HEADER, name, f"header:{name}"), self._limits)
 
+    @property
+    def speaks_of_keys(self) -> bool:
+        """Whether `key` may change anything."""
+        return bool(self._key_claims)
+
+    @property
+    def speaks_of_headers(self) -> bool:
+        """Whether `header` may change anything."""
+        return self._all_headers or bool(self._headers)
+
+    def key_holds_mask(self, data: bytes) -> Hit | None:
+        """The claim whose mask text a record key being written bears; None when there is none."""
+        return _text_mask(data, self._key_claims)
+
+    def header_holds_mask(self, name: str, data: bytes) -> Hit | None:
+        """The same of a header's value being written."""
+        if not self._all_headers and name.casefold() not in self._headers:
+            return None
+        return _text_mask(data, self._claims_on(FieldKind.HEADER, name, f"header:{name}"))
+
     def value_holds_mask(self, data: bytes) -> Hit | None:
         """A covered position of a value being written that bears mask text; None when there is none."""
         if self._not_a_hash is not None and bears_mask(data):
@@ -355,6 +375,20 @@ class _ClosedPlan(Plan):
 
     def header(self, name: str, data: bytes) -> Cut[bytes]:
         return self._mask
+
+    @property
+    def speaks_of_keys(self) -> bool:
+        return True
+
+    @property
+    def speaks_of_headers(self) -> bool:
+        return True
+
+    def key_holds_mask(self, data: bytes) -> Hit | None:
+        return None
+
+    def header_holds_mask(self, name: str, data: bytes) -> Hit | None:
+        return None
 
     def value_holds_mask(self, data: bytes) -> Hit | None:
         return None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from proxy.core.outbox import FLUSH_BYTES
 from proxy.protocols.redis.contents import SHAPES
 from proxy.protocols.redis.session.pending import ARGUMENT_BYTES, LARGE_BYTES
-from proxy.protocols.redis.session.state import FLUSH_BYTES
 from proxy.protocols.redis.wire import Node, encode_command
 from rules.model import RuleBook
 from rules.policy import Policy

@@ -9,7 +9,7 @@ state.py is what the two halves share.
 from __future__ import annotations
 
 from proxy.core.buffer import Buffer
-from proxy.core.errors import WireError
+from proxy.core.outbox import Loop
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Close, EndServer, Steps
 from proxy.core.viewer import Viewer
@@ -17,7 +17,7 @@ from proxy.core.viewer import Viewer
 from .identity import prove
 from .replies import Replies
 from .requests import Requests
-from .state import Loop, State
+from .state import State
 
 
 class RedisSession:
@@ -49,14 +49,14 @@ class RedisSession:
             yield EndServer()
             return
         self._commands.feed(data)
-        yield from self._drive(self._reader_loop)
+        yield from self._state.drive(self._reader_loop, self._state.viewer)
 
     def from_server(self, data: bytes) -> Steps[None]:
         if not data:
             yield Close("the server closed the connection")
             return
         self._replies.feed(data)
-        yield from self._drive(self._server_loop)
+        yield from self._state.drive(self._server_loop, self._state.viewer)
 
     def policy_changed(self) -> Steps[None]:
         yield from self._news("a rule changed")
@@ -85,16 +85,3 @@ class RedisSession:
         elif told:
             state.say(told)
             yield from state.flush()
-
-    def _drive(self, loop: Loop) -> Steps[None]:
-        answer: object = None
-        look = self._state.viewer.look
-        try:
-            look()
-            while (step := loop.send(answer)) is not None:
-                answer = yield step
-                look()
-        except WireError:
-            yield from self._state.flush()
-            raise
-        yield from self._state.flush()

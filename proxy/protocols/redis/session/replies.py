@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from proxy.core.buffer import Buffer, Parse
 from proxy.core.errors import WireError
+from proxy.core.outbox import FLUSH_BYTES, Loop
 from proxy.core.steps import Close, Steps
 from proxy.core.viewer import Read, Viewer
 from rules.model import Kind
@@ -25,7 +26,7 @@ from ..surface import Treatment
 from ..surface.judge import Refused
 from ..wire import Node
 from .pending import Local, Role, Sent
-from .state import FLUSH_BYTES, Loop, State
+from .state import State
 from .subscriptions import INVALIDATIONS, message
 
 MONITOR_LINE = re.compile(rb"\d{1,20}\.\d{6} \[")

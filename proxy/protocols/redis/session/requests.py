@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.core.buffer import Buffer
 from proxy.core.errors import WireError
+from proxy.core.outbox import FLUSH_BYTES, Loop
 from proxy.core.steps import Hold, Steps, ToServer
 from proxy.core.viewer import Read
 from rules.model import Kind
@@ -14,7 +15,7 @@ from ..surface import find
 from ..surface.judge import Refused
 from . import explained, identity
 from .pending import MOST_BYTES, Local, Role, Sent, Transaction, weight_of
-from .state import FLUSH_BYTES, Loop, State
+from .state import State
 from .subscriptions import FAMILY, SUBSCRIBES
 
 MOST_QUEUED_BYTES = 64 * MOST_BYTES  # of the commands of one transaction, which are kept to be judged again

@@ -6,11 +6,9 @@ subscriptions, transaction, tracking), which changes on the server's answers alo
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeVar, cast
-
+from proxy.core.outbox import Outbox
 from proxy.core.session import SessionSettings
-from proxy.core.steps import Note, Step, Steps, ToReader, ToServer
+from proxy.core.steps import Note, Steps
 from proxy.core.viewer import Read, Viewer
 from rules.model import Kind
 from rules.policy import Policy
@@ -19,12 +17,6 @@ from rules.view import Shown, View, plain
 from ..surface.judge import Refused, Verdict, judge
 from .pending import Pending, Sent
 from .subscriptions import Subscriptions, null_invalidation, null_message
-
-FLUSH_BYTES = 64 * 1024
-T = TypeVar("T")
-
-Loop = Generator[Step | None, object, None]
-"""A direction of the session: yields steps, and None when more bytes must arrive."""
 
 
 class Eyes:
@@ -48,10 +40,11 @@ class Eyes:
         return self._state.settings.writes == "strict"
 
 
-class State:
+class State(Outbox):
     """What both directions of a session share."""
 
     def __init__(self, viewer: Viewer, settings: SessionSettings) -> None:
+        super().__init__()
         self.viewer = viewer
         self.settings = settings
         self.pending = Pending()
@@ -69,16 +62,6 @@ class State:
         """A login whose answer is not there yet: nothing more is judged until it is."""
         self.mid_frame = False
         self.owes_invalidation = False
-        self._out = bytearray()
-        self._up = bytearray()
-
-    def say(self, data: Shown) -> None:
-        """To the reader, after all that was said before."""
-        self._out += data
-
-    def send(self, data: bytes) -> None:
-        """To the server, after all that was sent before."""
-        self._up += data
 
     def owed_invalidation(self) -> Shown | None:
         """What tells the reader's cache to forget everything, in the form that it hears of changed keys; None where
@@ -88,38 +71,13 @@ class State:
             return plain(null_invalidation()) if self.tracking or hears else None
         return plain(null_message()) if hears else None
 
-    @property
-    def is_long(self) -> bool:
-        return len(self._out) >= FLUSH_BYTES or len(self._up) >= FLUSH_BYTES
-
-    def flush(self) -> Steps[None]:
-        """Hands over what was said and sent. Call it before any step that waits."""
-        if self._up:
-            data = bytes(self._up)
-            self._up.clear()
-            yield ToServer(data)
-        if self._out:
-            shown = Shown(bytes(self._out))
-            self._out.clear()
-            yield ToReader(shown)
-
     def lift(self, views: tuple[View, ...], read: Read, operation: str) -> Steps[tuple[View, ...]]:
         """As Viewer.lift; what was said before goes out first, where there is anything to wait for."""
-        return (yield from self._flushed(self.viewer.lift(views, read, operation)))
+        return (yield from self.flushed(self.viewer.lift(views, read, operation)))
 
     def settle(self) -> Steps[None]:
         """As Viewer.settle; what was said before goes out first."""
-        yield from self._flushed(self.viewer.settle())
-
-    def _flushed(self, work: Steps[T]) -> Steps[T]:
-        answer: object = None
-        try:
-            while True:
-                step = work.send(answer)
-                yield from self.flush()
-                answer = yield step
-        except StopIteration as done:
-            return cast("T", done.value)
+        yield from self.flushed(self.viewer.settle())
 
     def judge(self, argv: tuple[bytes, ...], read: Read) -> Steps[Verdict]:
         """The verdict, after whatever the reader may have lifted for it was recorded. A policy that is put in force while
