@@ -117,13 +117,13 @@ def _behind_tags(frame: bytes, at: int) -> int:
 
 def request_frame(header: RequestHeader, frame: bytes, body: Sequence[Chunk]) -> bytes:
     """The request with another body, behind its header as it came, with its size in front."""
-    return _sized([frame[: header.body_at], *body])
+    return sized(frame[: header.body_at], *body)
 
 
 def response_frame(correlation_id: int, key: int, version: int, body: Sequence[Chunk]) -> bytes:
     """A response with its size and a header without tags. Raises LookupError for an unknown key or version."""
     flexible = schema.response_header_is_flexible(key, version)
-    return _sized([SIZE.pack(correlation_id), NO_TAGS if flexible else b"", *body])
+    return sized(SIZE.pack(correlation_id), NO_TAGS if flexible else b"", *body)
 
 
 def own_request(key: int, version: int, correlation_id: int, client_id: bytes, message: Message) -> bytes:
@@ -132,8 +132,9 @@ def own_request(key: int, version: int, correlation_id: int, client_id: bytes, m
     if schema.request_header_is_flexible(key, version):
         out.append(NO_TAGS)
     schema.request(key, version).write(message, out)
-    return _sized(out)
+    return sized(*out)
 
 
-def _sized(parts: list[Chunk]) -> bytes:
+def sized(*parts: Chunk) -> bytes:
+    """The parts of a frame with its size in front."""
     return b"".join([SIZE.pack(sum(map(len, parts))), *parts])
