@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from kio.serial import entity_writer
 
-from proxy.core.errors import WireError
+from proxy.core.errors import LimitExceeded, WireError
 from proxy.protocols.kafka import primitives, schema
 from proxy.protocols.kafka.schema import Codec, Message
 
@@ -150,6 +150,31 @@ def test_no_more_tags_than_a_thousand_are_taken() -> None:
     assert len(small().read(with_tags(primitives.MAX_TAGS), 0)["_tags"]) == primitives.MAX_TAGS
     with pytest.raises(WireError):
         small().read(with_tags(primitives.MAX_TAGS + 1), 0)
+
+
+def test_small_elements_do_not_become_a_large_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = schema.request(44, 1)
+    config = codec.item("resources").item("configs").blank()
+    full = back(codec, codec.blank() | {"resources": [codec.item("resources").blank() | {"configs": [config] * 50}] * 20})
+    monkeypatch.setattr(primitives, "MAX_ELEMENTS", 20 * 51)
+
+    assert len(codec.read(full, 0)["resources"]) == 20
+    monkeypatch.setattr(primitives, "MAX_ELEMENTS", 20 * 51 - 1)
+    with pytest.raises(LimitExceeded):
+        codec.read(full, 0)
+    with pytest.raises(LimitExceeded):
+        codec.read_until(full, 0, "resources")
+
+
+def test_numbers_are_counted_by_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    codec = schema.request(9, 1)
+    data = back(codec, codec.blank() | {"topics": [{"name": b"t", "partition_indexes": list(range(80))}]})
+    monkeypatch.setattr(primitives, "MAX_ELEMENTS", 11)
+
+    assert codec.read(data, 0)["topics"][0]["partition_indexes"] == list(range(80))
+    monkeypatch.setattr(primitives, "MAX_ELEMENTS", 10)
+    with pytest.raises(LimitExceeded):
+        codec.read(data, 0)
 
 
 def test_a_tag_that_holds_less_than_its_size_is_refused() -> None:
