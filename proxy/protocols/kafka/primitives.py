@@ -11,11 +11,9 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from proxy.core.errors import WireError
+from proxy.core.errors import LimitExceeded, WireError
 
 Chunk: TypeAlias = bytes | memoryview
-Read: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
-"""(frame, at, end) -> the value and the position behind it, which is at most `end`; else WireError."""
 Write: TypeAlias = Callable[[Any, list[Chunk]], None]
 
 MAX_TAGS = 1024  # of one section; Kafka's own messages define at most a handful
@@ -36,6 +34,28 @@ FIXED = {
     "uuid": "16s",
 }
 """What has always the same size -> its code in the module struct."""
+MAX_ELEMENTS = 1_000_000
+"""Of all arrays in one message. Three bytes of a frame can become a dict of 250: without a limit a frame of 100 MiB
+would be one of 8 GiB. A Metadata answer has an element for each partition of the cluster, and for each eight replicas."""
+
+
+class Room:
+    """How many more elements the arrays of one message may have."""
+
+    __slots__ = ("_elements",)
+
+    def __init__(self) -> None:
+        self._elements = MAX_ELEMENTS
+
+    def take(self, elements: int) -> None:
+        """Raises LimitExceeded when that is more than there is room for."""
+        self._elements -= elements
+        if self._elements < 0:
+            raise LimitExceeded(f"a message of more than {MAX_ELEMENTS} elements")
+
+
+Read: TypeAlias = Callable[[bytes, int, int, Room], tuple[Any, int]]
+"""(frame, at, end, room) -> the value and the position behind it, which is at most `end`; else WireError."""
 
 
 def uvarint(frame: bytes, at: int, end: int) -> tuple[int, int]:
@@ -97,7 +117,7 @@ def fixed(code: str) -> tuple[Read, Write]:
     form = struct.Struct(">" + code)
     size, unpack, pack = form.size, form.unpack_from, form.pack
 
-    def read(frame: bytes, at: int, end: int) -> tuple[Any, int]:
+    def read(frame: bytes, at: int, end: int, room: Room) -> tuple[Any, int]:
         if size > end - at:
             raise WireError("a message is cut")
         return unpack(frame, at)[0], at + size
@@ -149,7 +169,7 @@ def blob(form: str, *, nullable: bool) -> tuple[Read, Write]:
     """A string or bytes."""
     read_length, length_bytes = _lengths(form, nullable=nullable)
 
-    def read(frame: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    def read(frame: bytes, at: int, end: int, room: Room) -> tuple[bytes | None, int]:
         length, at = read_length(frame, at, end)
         if length < 0:
             return None, at
@@ -172,7 +192,7 @@ def records(form: str, *, nullable: bool) -> tuple[Read, Write]:
     """A section of records: a slice of the frame without a copy. It may be written from a list of pieces."""
     read_length, length_bytes = _lengths(form, nullable=nullable)
 
-    def read(frame: bytes, at: int, end: int) -> tuple[memoryview | None, int]:
+    def read(frame: bytes, at: int, end: int, room: Room) -> tuple[memoryview | None, int]:
         length, at = read_length(frame, at, end)
         if length < 0:
             return None, at
@@ -204,17 +224,18 @@ def array(form: str, element: tuple[Read, Write], least_bytes: int, code: str, *
     least = max(1, least_bytes)
     at_once = code if len(code) == 1 else ""
 
-    def read(frame: bytes, at: int, end: int) -> tuple[list[Any] | None, int]:
+    def read(frame: bytes, at: int, end: int, room: Room) -> tuple[list[Any] | None, int]:
         count, at = read_count(frame, at, end)
         if count < 0:
             return None, at
         if count > (end - at) // least:
             raise WireError("an array is longer than what is left")
+        room.take(count // 8 if at_once else count)
         if at_once:
             return list(struct.unpack_from(f">{count}{at_once}", frame, at)), at + count * least
         elements = []
         for _ in range(count):
-            value, at = read_element(frame, at, end)
+            value, at = read_element(frame, at, end, room)
             elements.append(value)
         return elements, at
 
@@ -238,12 +259,12 @@ def nullable_struct(inner: tuple[Read, Write]) -> tuple[Read, Write]:
     """A struct behind a byte that says whether it is there: 1, or -1 for null (KIP-893)."""
     read_inner, write_inner = inner
 
-    def read(frame: bytes, at: int, end: int) -> tuple[Any, int]:
+    def read(frame: bytes, at: int, end: int, room: Room) -> tuple[Any, int]:
         if at >= end:
             raise WireError("a message is cut")
         match frame[at]:
             case 1:
-                return read_inner(frame, at + 1, end)
+                return read_inner(frame, at + 1, end, room)
             case 0xFF:
                 return None, at + 1
         raise WireError("a struct is neither there nor null")

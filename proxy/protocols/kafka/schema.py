@@ -31,10 +31,10 @@ from typing import Any, TypeAlias
 
 from proxy.core.errors import WireError
 
-from .primitives import FIXED, Chunk, Read, Write, array, blob, fixed, nullable_struct, records, tags, uvarint_bytes
+from .primitives import FIXED, Chunk, Read, Room, Write, array, blob, fixed, nullable_struct, records, tags, uvarint_bytes
 
 Message: TypeAlias = dict[str, Any]
-ReadInto: TypeAlias = Callable[[Message, bytes, int, int], int]
+ReadInto: TypeAlias = Callable[[Message, bytes, int, int, Room], int]
 
 TAGS = "_tags"
 MILLISECOND = timedelta(milliseconds=1)
@@ -79,8 +79,9 @@ class Codec:
 
         Raises:
             WireError: it is anything else.
+            LimitExceeded: its arrays have more than MAX_ELEMENTS elements.
         """
-        message, behind = self.reader(frame, at, len(frame))
+        message, behind = self.reader(frame, at, len(frame), Room())
         if behind != len(frame):
             raise WireError("bytes are left behind a message")
         return typing.cast(Message, message)
@@ -93,8 +94,9 @@ class Codec:
             LookupError: no such field in this version.
         """
         message: Message = {}
+        room = Room()
         for step in self._prefix(field)[0]:
-            at = step(message, frame, at, len(frame))
+            at = step(message, frame, at, len(frame), room)
         return message, at
 
     def write(self, message: Message, out: list[Chunk]) -> None:
@@ -147,27 +149,27 @@ class Codec:
         steps = _read_steps(self._plain)
         if not self.flexible:
 
-            def read_legacy(frame: bytes, at: int, end: int) -> tuple[Message, int]:
+            def read_legacy(frame: bytes, at: int, end: int, room: Room) -> tuple[Message, int]:
                 message: Message = {}
                 for step in steps:
-                    at = step(message, frame, at, end)
+                    at = step(message, frame, at, end, room)
                 return message, at
 
             return read_legacy
 
         known = self._tagged
 
-        def read_flexible(frame: bytes, at: int, end: int) -> tuple[Message, int]:
+        def read_flexible(frame: bytes, at: int, end: int, room: Room) -> tuple[Message, int]:
             message: Message = {}
             for step in steps:
-                at = step(message, frame, at, end)
+                at = step(message, frame, at, end, room)
             if at < end and frame[at] == 0:
                 return message, at + 1
             found, behind_all = tags(frame, at, end)
             for tag, start, stop in found:
                 if tag in known:
                     field = known[tag]
-                    message[field.name], behind = field.read(frame, start, stop)
+                    message[field.name], behind = field.read(frame, start, stop, room)
                     if behind != stop:
                         raise WireError("a tagged field is longer than what it holds")
                 else:
@@ -218,7 +220,7 @@ def _read_run(run: list[_Field]) -> ReadInto:
     form = struct.Struct(">" + "".join(field.code for field in run))
     names, size, unpack = tuple(field.name for field in run), form.size, form.unpack_from
 
-    def step(message: Message, frame: bytes, at: int, end: int) -> int:
+    def step(message: Message, frame: bytes, at: int, end: int, room: Room) -> int:
         if size > end - at:
             raise WireError("a message is cut")
         message.update(zip(names, unpack(frame, at), strict=True))
@@ -230,8 +232,8 @@ def _read_run(run: list[_Field]) -> ReadInto:
 def _read_one(field: _Field) -> ReadInto:
     name, read = field.name, field.read
 
-    def step(message: Message, frame: bytes, at: int, end: int) -> int:
-        message[name], at = read(frame, at, end)
+    def step(message: Message, frame: bytes, at: int, end: int, room: Room) -> int:
+        message[name], at = read(frame, at, end, room)
         return at
 
     return step
