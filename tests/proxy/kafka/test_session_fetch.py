@@ -7,7 +7,8 @@ import json
 import pytest
 
 from proxy.core.session import SessionSettings
-from proxy.protocols.kafka.records import read_headers, splice
+from proxy.protocols.kafka.records import Headers, read_headers, splice
+from proxy.protocols.kafka.schema import Message
 from rules.model import Partial
 from tests.canary import assert_no_canary
 
@@ -92,7 +93,11 @@ def test_a_null_value_stays_null_and_a_key_is_masked_by_its_own_rule() -> None:
 
 def test_mask_all_takes_in_key_and_headers_but_not_the_id_of_a_schema() -> None:
     desk = Desk()
-    ids = [(b"__value_schema_id", b"\x01" + bytes(16)), (b"__key_schema_id", b"\0\0\0\0\x07"), (b"__value_schema_id", CANARY)]
+    ids: Headers = [
+        (b"__value_schema_id", b"\x01" + bytes(16)),
+        (b"__key_schema_id", b"\0\0\0\0\x07"),
+        (b"__value_schema_id", CANARY),
+    ]
     section = batch(record(CANARY, card(), ids))
     [(key, value, headers)] = opened(records_of(desk.fetch(b"vault", section)))
 
@@ -162,10 +167,10 @@ def test_two_policies_at_once_mask_what_either_masks() -> None:
 
 def name_topic(desk: Desk, topic_id: bytes, name: bytes | None) -> list[tuple[int, int, object]]:
     """Answers the question for names; what goes up because of it."""
-    topic = {"error_code": 0 if name else 100, "name": name, "topic_id": topic_id, "is_internal": 0, "partitions": []}
+    topic: Message = {"error_code": 0 if name else 100, "name": name, "topic_id": topic_id, "is_internal": 0, "partitions": []}
     topic["topic_authorized_operations"] = 0
     answer = {"throttle_time": 0, "brokers": [], "cluster_id": b"c", "controller_id": 0, "topics": [topic]}
-    assert desk.answer(answer) == b""
+    desk.answer(answer)
     return list(desk.went_up())
 
 

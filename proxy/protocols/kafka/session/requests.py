@@ -41,6 +41,8 @@ class Requests:
         """Yields steps, and None when more bytes must arrive."""
         state = self._state
         while True:
+            while not len(self._buffer):
+                yield None
             limit = FRAME_BYTES if state.logged_in else STRANGER_BYTES
             frame = yield from wire.frame(self._buffer, limit)
             while state.pending.is_full or state.login_under_way:
