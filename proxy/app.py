@@ -28,9 +28,10 @@ from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
 from proxy.runtime.hear import Ears
 from proxy.runtime.journal import LIMIT_S, Journal
-from proxy.runtime.listen import BACKLOG, CannotBind, Census, House, Listener, ListenerSettings, bind
+from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
+from proxy.runtime.nodes import Nodes, listening, open_table
 from proxy.runtime.relay import Times
 from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.tls import ClientFiles, ServerFiles, TlsError
@@ -42,6 +43,7 @@ from proxy.runtime.workers.desk import Desk
 from proxy.runtime.workers.figures import figures_of
 from proxy.runtime.workers.report import Report
 from proxy.settings import Configuration
+from proxy.settings.brokers import node_settings
 from proxy.settings.model import ConnectionSection, ListenerSection
 from rules.access import UNMASKED, Access, Reader
 from rules.model import AccessList, Connection, Limits, Platform, Resource
@@ -52,7 +54,7 @@ QUIET_S = 0.05  # a connection that was silent for so long when the drain begins
 STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
 LOOK_S = 0.1
 FIRST_READ_S = 2.0  # a worker takes no readers before it has read the rules: others have them in force meanwhile
-DESCRIPTORS_KEPT = 160  # for the admin port, probes of names, listeners, the trail and the rules
+DESCRIPTORS_KEPT = 160  # for the admin port, probes of names, listeners, the trail and the rules; ports of nodes besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +67,8 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one of several processes has of the whole: room for so many readers, and a socket or more for each listener,
-    bound and not listening yet."""
+    """What one of several processes has of the whole: room for so many readers, and a socket or more for each address:
+    a listener's own, then those of its nodes, then the next one's. They are bound and not listening yet."""
 
     most: int
     sockets: Sequence[Sequence[socket.socket]]
@@ -79,12 +81,15 @@ def listener_settings(configuration: Configuration, protocols: Mapping[str, Prot
     Raises:
         ConfigError: the files of one's TLS will not do (any more).
     """
-    settings = configuration.settings
-    return [
-        _one_listener(configuration, connection, listener, protocols[listener.protocol])
-        for connection in settings.connections
-        for listener in connection.listeners
-    ]
+    found = []
+    for connection in configuration.settings.connections:
+        shared: dict[str, object] = {}  # one for each protocol, whichever of the listeners a reader comes to
+        for listener in connection.listeners:
+            protocol = protocols[listener.protocol]
+            if protocol.shared is not None and protocol.name not in shared:
+                shared[protocol.name] = protocol.shared()
+            found.append(_one_listener(configuration, connection, listener, protocol, shared.get(protocol.name)))
+    return found
 
 
 def trail_of(configuration: Configuration) -> Trail:
@@ -116,12 +121,15 @@ def admission(brokers: Brokers) -> Admit:
 
 
 def limits_of(configuration: Configuration) -> Limits:
-    limits = configuration.settings.limits
-    return Limits(limits.max_value, limits.max_depth)
+    return Limits(configuration.settings.limits.max_value, configuration.settings.limits.max_depth)
 
 
 def _one_listener(
-    configuration: Configuration, connection: ConnectionSection, listener: ListenerSection, protocol: ProtocolEntry
+    configuration: Configuration,
+    connection: ConnectionSection,
+    listener: ListenerSection,
+    protocol: ProtocolEntry,
+    shared: object,
 ) -> ListenerSettings:
     settings = configuration.settings
 
@@ -138,7 +146,7 @@ def _one_listener(
         protocol,
         listener.listen,
         listener.upstream,
-        SessionSettings(limits_of(configuration), listener.writes),
+        SessionSettings(limits_of(configuration), listener.writes, settings.markers, listener.token_claim, shared),
         Times(settings.limits.login_timeout, settings.limits.idle_timeout),
         fixed=connection.reader.user,
         verify_names=listener.verify_names,
@@ -146,6 +154,7 @@ def _one_listener(
         named_by=connection.reader.named_by,
         tls=tls,
         upstream_tls=upstream_tls,
+        nodes=node_settings(configuration, connection, listener) if protocol.has_nodes else None,
     )
 
 
@@ -158,17 +167,24 @@ class App:
         """Opens the audit trail.
 
         Raises:
-            ConfigError: the audit file or a file of TLS will not do.
+            ConfigError: the audit file, a table of nodes or a file of TLS will not do.
         """
         self.configuration = configuration
         self._log = log
         self._part = part
         self._settings = listener_settings(configuration, protocols)
+        tables = [None if each.nodes is None else open_table(each) for each in self._settings]
         self.current = Current()
         self.journal = Journal(trail_of(configuration), log)
         self._wanted = configuration.settings.limits.max_connections if part is None else part.most
-        self._census = Census(min(self._wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0])))
+        held = sum(each.nodes.descriptors for each in self._settings if each.nodes is not None)
+        self._census = Census(min(self._wanted, room_for_readers(resource.getrlimit(resource.RLIMIT_NOFILE)[0], held)))
         self._house = House(self.current, self.journal, self._census, log)
+        self._nodes = [
+            None if found is None else Nodes(each, self._house, found)
+            for each, found in zip(self._settings, tables, strict=True)
+        ]
+        self._clusters = [nodes for nodes in self._nodes if nodes is not None]
         self._store = configuration.store(admission(brokers_of(configuration)))
         self.watch = Watch(self._store, self.current, self.journal, limits_of(configuration), log)
         self._connections = tuple(dict.fromkeys(each.connection for each in self._settings))
@@ -233,9 +249,11 @@ class App:
                     admin_sockets = await bind(admin_address)
                     opened += admin_sockets
                     admin_address = _real(admin_address, admin_sockets)
-                    for each in self._settings:
+                    for each, nodes in zip(self._settings, self._nodes, strict=True):
                         sockets.append(await bind(each.address))
                         opened += sockets[-1]
+                        if nodes is not None:
+                            await nodes.bind()
                 if signals:
                     await nursery.start(self._obey_signals)
                 nursery.start_soon(self.watch.run)
@@ -250,9 +268,12 @@ class App:
                     nursery.start_soon(self._part.desk.run, self)
                     with trio.move_on_after(FIRST_READ_S):
                         await self.watch.first_read.wait()
-                    for each, own in zip(self._settings, self._part.sockets, strict=True):
-                        sockets.append([_listening(each.address, one) for one in own])
+                    handed = iter(self._part.sockets)
+                    for each, nodes in zip(self._settings, self._nodes, strict=True):
+                        sockets.append([listening(each.address, one) for one in next(handed)])
                         opened += sockets[-1]
+                        if nodes is not None and each.nodes is not None:
+                            nodes.hold([next(handed) for _ in each.nodes.ports])
                 bound = Bound(
                     admin_address,
                     tuple((each, _real(each.address, own)) for each, own in zip(self._settings, sockets, strict=True)),
@@ -264,6 +285,8 @@ class App:
         finally:
             for listener in opened:
                 listener.socket.close()
+            for nodes in self._clusters:
+                nodes.close()
 
     async def _serve_readers(
         self,
@@ -273,8 +296,10 @@ class App:
     ) -> None:
         async with trio.open_nursery() as readers:
             async with trio.open_nursery() as acceptors:
-                for settings, own in zip(self._settings, sockets, strict=True):
-                    acceptors.start_soon(Listener(settings, self._house).run, own, readers)
+                for (settings, address), own, nodes in zip(bound.listeners, sockets, self._nodes, strict=True):
+                    if nodes is not None:
+                        await acceptors.start(nodes.run, address, readers)
+                    acceptors.start_soon(Listener(settings, self._house, nodes).run, own, readers)
                 self._bound = bound
                 for settings, address in bound.listeners:
                     self._log.info(
@@ -354,7 +379,12 @@ class App:
             draining=self._draining,
             audit_failing=self.journal.failing,
             problems=self.current.problems,
-            warnings=(*self._warnings, *self._house.doubts.values(), *self.certificates.warnings),
+            warnings=(
+                *self._warnings,
+                *self._house.doubts.values(),
+                *self.certificates.warnings,
+                *(nodes.warning for nodes in self._clusters if nodes.warning),
+            ),
         )
 
     def report(self) -> Report:
@@ -383,20 +413,9 @@ class App:
                 house.tallies,
                 self._connections,
                 self.certificates.kept,
+                self._clusters,
             )
         )
-
-
-def _listening(address: Address, own: socket.socket) -> trio.SocketListener:
-    """
-    Raises:
-        CannotBind: somebody listens there alone.
-    """
-    try:
-        own.listen(BACKLOG)
-    except OSError as failed:
-        raise CannotBind(f"cannot listen on {address}: {failed.strerror}") from None
-    return trio.SocketListener(trio.socket.from_stdlib_socket(own))
 
 
 def _real(address: Address, sockets: list[trio.SocketListener]) -> Address:
@@ -427,12 +446,13 @@ def harden() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def room_for_readers(descriptors: int) -> int:
-    """How many readers so many descriptors are enough for. Some are kept: probes of the admin port that cannot be
-    accepted would get the process killed, and with it all readers."""
+def room_for_readers(descriptors: int, held: int = 0) -> int:
+    """How many readers so many descriptors are enough for, beside those that are `held`. Some are kept: probes of the
+    admin port that cannot be accepted would get the process killed, and with it all readers."""
     if descriptors == resource.RLIM_INFINITY:
         return sys.maxsize
-    return max(1, (descriptors - min(DESCRIPTORS_KEPT, descriptors // 2)) // 2)
+    left = max(0, descriptors - held)
+    return max(1, (left - min(DESCRIPTORS_KEPT, left // 2)) // 2)
 
 
 def run(
@@ -444,7 +464,7 @@ def run(
     """Runs until a signal.
 
     Raises:
-        ConfigError: the audit file will not do.
+        ConfigError: the audit file or a table of nodes will not do.
         CannotBind: an address cannot be listened on.
     """
     log = log or Log()

@@ -28,6 +28,7 @@ from proxy.runtime.journal import Journal
 from proxy.runtime.listen import CannotBind, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, counter, gauge, lines_lost
+from proxy.runtime.nodes import open_table
 from proxy.runtime.upstream import Address
 from proxy.runtime.workers.channel import Message
 from proxy.runtime.workers.crew import ANSWER_S, DIFFER, SKEW_S, Crew, Plan, Worker
@@ -43,7 +44,7 @@ def run(given: str, protocols: Mapping[str, ProtocolEntry], workers: int) -> Non
     """Runs until a signal.
 
     Raises:
-        ConfigError: the config, the audit trail or a file of TLS will not do.
+        ConfigError: the config, the audit trail, a table of nodes or a file of TLS will not do.
         CannotBind: an address cannot be listened on.
     """
     log = Log()
@@ -55,6 +56,9 @@ def run(given: str, protocols: Mapping[str, ProtocolEntry], workers: int) -> Non
     prepare(log)
     settings = listener_settings(configuration, protocols)
     Journal(trail_of(configuration), log).release()
+    for each in settings:
+        if each.nodes is not None:
+            open_table(each)
 
     def hello(number: int) -> Message:
         share = most // workers + (number <= most % workers)
@@ -67,6 +71,9 @@ def run(given: str, protocols: Mapping[str, ProtocolEntry], workers: int) -> Non
         try:
             for listener in settings:
                 taken += [await take(listener.address)]
+                if listener.nodes is not None:  # each worker counts on this order
+                    for port in listener.nodes.ports:
+                        taken.append(await take(Address(listener.nodes.host, port)))
             plan = Plan(workers, _command(given), _environment(), tuple(taken), hello)
             await Supervisor(configuration, Crew(plan, log), log).run(admin_sockets)
         finally:

@@ -84,5 +84,7 @@ class ProtocolEntry:
     """Makes what all sessions of one connection know together; it is used from several threads at once."""
     has_nodes: bool = False
     """Whether answers name further servers of a cluster, each of which readers reach through Veil."""
+    has_tokens: bool = False
+    """Whether readers may log in with a bearer token, one claim of which says who they are (`token_claim`)."""
     has_headers: bool = False
     """Whether requests bear headers that may name the reader (HTTP)."""

@@ -6,6 +6,7 @@ import errno
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import trio
 
@@ -24,6 +25,7 @@ from .clock import utc_seconds
 from .current import Current
 from .journal import Journal
 from .log import Log
+from .nodetable import MOST_NODES, NodeSettings
 from .relay import Relay, Times
 from .tls import expired, reader_name
 from .tlsstream import TOO_SLOW, HandshakeFailed, TlsStream
@@ -72,6 +74,19 @@ class ListenerSettings:
     """Where in the reader's certificate its name is, where that says who reads."""
     tls: Kept | None = None
     upstream_tls: Kept | None = None
+    nodes: NodeSettings | None = None
+    """How the nodes behind it are reached, where its protocol names some."""
+
+
+class Cluster(Protocol):
+    """The nodes behind a listener."""
+
+    async def advertise(self, nodes: tuple[Node, ...]) -> Mapping[int, Endpoint]: ...
+
+    async def serves(self, slot: int | None, name: str | None) -> tuple[Address, ...]:
+        """Who serves a reader that came to a node's port, or to the listener's own and asked for a server name.
+        Nobody does where that is a node which is not known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +110,7 @@ class _ReaderServices:
     upstream: Upstream
     connected: Connected
     tally: Tally
+    cluster: Cluster | None = None
 
     async def record(self, entries: tuple[Entry, ...]) -> tuple[Receipt, ...] | None:
         return await self.journal.record(entries)
@@ -106,7 +122,7 @@ class _ReaderServices:
         return await self.upstream.ask(probe, self.connected.address, self.connected.host)
 
     async def advertise(self, nodes: tuple[Node, ...]) -> Mapping[int, Endpoint]:
-        return {}
+        return {} if self.cluster is None else await self.cluster.advertise(nodes)
 
     def worked(self, seconds: float) -> None:
         self.tally.worked(seconds)
@@ -146,12 +162,16 @@ async def accept_for_ever(
 
 
 class Listener:
-    """Serves the readers of one address."""
+    """Serves the readers of one address. `slot` is that of a node's port."""
 
-    def __init__(self, settings: ListenerSettings, house: House) -> None:
+    def __init__(
+        self, settings: ListenerSettings, house: House, cluster: Cluster | None = None, slot: int | None = None
+    ) -> None:
         self._settings = settings
         self._house = house
-        self._upstream = Upstream(settings.connection.name, settings.upstream, self._heard, settings.upstream_tls)
+        self._cluster = cluster
+        self._slot = slot
+        self._upstreams: dict[tuple[Address, ...], Upstream] = {}
         self._tally = house.tallies.setdefault(settings.connection.name, Tally())
 
     async def run(self, listeners: list[trio.SocketListener], readers: trio.Nursery) -> None:
@@ -189,6 +209,21 @@ class Listener:
             doubts.popitem(last=False)
         self._house.log.warning("login-proves-nothing", connection=connection, upstream=str(address), reason=reason)
 
+    async def _upstream(self, inside: trio.abc.Stream) -> Upstream | None:
+        """Who serves the reader; None where that is a node which is not known."""
+        addresses = self._settings.upstream
+        if self._cluster is not None:
+            name = inside.server_name if isinstance(inside, TlsStream) else None
+            addresses = await self._cluster.serves(self._slot, name)
+        if not addresses:
+            return None
+        if addresses not in self._upstreams:
+            if len(self._upstreams) > MOST_NODES:  # addresses of nodes that have moved
+                self._upstreams.clear()
+            settings = self._settings
+            self._upstreams[addresses] = Upstream(settings.connection.name, addresses, self._heard, settings.upstream_tls)
+        return self._upstreams[addresses]
+
     async def _serve(self, stream: trio.SocketStream) -> None:
         log = self._house.log
         told = {"connection": self._settings.connection.name, "protocol": self._settings.protocol.name}
@@ -212,14 +247,18 @@ class Listener:
         except HandshakeFailed as failed:
             house.log.info("tls-handshake-failed", peer=peer, reason=str(failed), listener=str(settings.address), **told)
             return
-        connected = await self._upstream.connect()
+        upstream = await self._upstream(inside)
+        if upstream is None:
+            house.log.info("node-unknown", peer=peer, listener=str(settings.address), **told)
+            return
+        connected = await upstream.connect()
         if connected is None:
             house.census.unreached[settings.connection.name] += 1
-            upstream, reason = ", ".join(map(str, settings.upstream)), self._upstream.trouble
-            house.log.warning("upstream-unreachable", peer=peer, upstream=upstream, reason=reason, **told)
+            tried = ", ".join(map(str, upstream.addresses))
+            house.log.warning("upstream-unreachable", peer=peer, upstream=tried, reason=upstream.trouble, **told)
             return
         try:
-            await self._carry(inside, fixed, connected, peer, told)
+            await self._carry(inside, fixed, upstream, connected, peer, told)
         finally:
             await trio.aclose_forcefully(connected.stream)
 
@@ -254,6 +293,7 @@ class Listener:
         self,
         stream: trio.abc.HalfCloseableStream,
         fixed: Reader | None,
+        upstream: Upstream,
         connected: Connected,
         peer: str,
         told: dict[str, str],
@@ -271,7 +311,7 @@ class Listener:
             lapse_s=settings.lapse_s,
         )
         session = settings.protocol.session(viewer, settings.session)
-        services = _ReaderServices(house.journal, self._upstream, connected, self._tally)
+        services = _ReaderServices(house.journal, upstream, connected, self._tally, self._cluster)
         relay = Relay(session, stream, connected.stream, services, settings.times)
         house.current.subscribe(relay.policy_changed)
         house.census.relays.add(relay)
@@ -281,7 +321,7 @@ class Listener:
             house.census.relays.discard(relay)
             house.current.unsubscribe(relay.policy_changed)
             if relay.server_lost:
-                self._upstream.lost()
+                upstream.lost()
         house.log.info("reader-gone", peer=peer, who=viewer.who, reason=reason, **told)
 
 

@@ -25,6 +25,7 @@ from .current import Current
 from .journal import Journal
 from .listen import Census
 from .log import Log
+from .nodes import Nodes
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 REASONS = (NOT_JSON, NOT_TEXT, NOT_A_HASH, TOO_LARGE, TOO_DEEP, TOO_MANY_PATHS, NOT_READ)
@@ -43,6 +44,7 @@ class Counted:
     tallies: Mapping[str, Tally]
     connections: tuple[Connection, ...]
     certificates: Sequence[Kept] = ()
+    clusters: Sequence[Nodes] = ()
 
 
 class Metrics(Collector):
@@ -133,6 +135,10 @@ class Metrics(Collector):
         failures = CounterMetricFamily(
             "veil_upstream_connect_failures", "Readers hung up on because the broker could not be reached.", labels=where
         )
+        nodes = GaugeMetricFamily("veil_nodes", "Servers of the cluster that readers reach through Veil.", labels=where)
+        known: dict[str, int] = {}
+        for cluster in self._counted.clusters:
+            known[cluster.connection] = max(cluster.count, known.get(cluster.connection, 0))
         census = self._counted.census
         in_force = [rule for rule in self._counted.current.policy.rules if rule.enabled]
         for connection in self._counted.connections:
@@ -140,7 +146,9 @@ class Metrics(Collector):
             rules.add_metric(here, sum(applies_in(rule, connection) for rule in in_force))
             readers.add_metric(here, census.of_connection[connection.name])
             failures.add_metric(here, census.unreached[connection.name])
-        yield from (rules, readers, failures)
+            if connection.name in known:
+                nodes.add_metric(here, known[connection.name])
+        yield from (rules, readers, failures, nodes)
 
     def _audit(self) -> Iterable[Metric]:
         journal = self._counted.journal

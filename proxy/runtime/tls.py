@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from proxy.core.errors import ProxyError
 
-from .tlsstream import reason_of
+from .tlsstream import Asked, reason_of
 
 FILE_BYTES = 1024 * 1024  # all authorities of a system are some 200 KiB
 NAME_LIMIT = 256  # as names in the config
@@ -109,8 +109,7 @@ def load_server(files: ServerFiles) -> Loaded:
     if problems:
         raise TlsError(_first_of_each(problems))
     leaves = [leaf for leaf in pairs if leaf is not None]
-    if len(contexts) > 1:
-        _choose_by_name(contexts, leaves)
+    _choose_by_name(contexts, leaves)
     return Loaded(contexts[0], tuple(_expiries(files.pairs, leaves)))
 
 
@@ -160,14 +159,20 @@ def _server_context(files: ServerFiles, pair: Pair, number: int, problems: list[
 
 
 def _choose_by_name(contexts: Sequence[ssl.SSLContext], leaves: Sequence[x509.Certificate]) -> None:
+    """Each handshake begins with the first context, and goes on with the one whose certificate bears the name."""
     named = [(context, _server_names(leaf)) for context, leaf in zip(contexts, leaves, strict=True)]
+    if len(named) == 1:
+        named = []
 
     def choose(tls: ssl.SSLSocket | ssl.SSLObject, asked: str | None, _: ssl.SSLContext) -> None:
+        if isinstance(tls, Asked):
+            tls.server_name = asked
         for context, names in named:
             if asked and any(_fits(name, asked) for name in names):
                 tls.context = context
                 return
 
+    contexts[0].sslobject_class = Asked
     contexts[0].sni_callback = choose
 
 

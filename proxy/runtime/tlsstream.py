@@ -35,6 +35,13 @@ class HandshakeFailed(ProxyError):
     """No TLS came about; the message is the reason, for the log."""
 
 
+class Asked(ssl.SSLObject):
+    """What contexts of a server side make (`sslobject_class`), so that their `sni_callback` can leave here which
+    name was asked for: OpenSSL tells it nowhere else."""
+
+    server_name: str | None = None
+
+
 class TlsStream(trio.abc.HalfCloseableStream):
     """One side of a TLS connection. Nothing may be sent or received before `handshake` has returned."""
 
@@ -67,6 +74,11 @@ class TlsStream(trio.abc.HalfCloseableStream):
 
     def __repr__(self) -> str:
         return f"<TlsStream with {len(self._plain)} bytes decrypted>"
+
+    @property
+    def server_name(self) -> str | None:
+        """The name that the reader asked for, on a server side after the handshake; None where it asked for none."""
+        return self._tls.server_name if isinstance(self._tls, Asked) else None
 
     def certificate(self) -> dict[str, object]:
         """What the other side's certificate says, once it was verified; empty where there is none.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 import socket
 from collections import OrderedDict
@@ -39,6 +40,16 @@ class Address:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def meant(host: str) -> frozenset[str]:
+    """The addresses that a host stands for on every machine; any other name stands for itself. Nobody is asked."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        name = host.lower().rstrip(".")
+        return frozenset({"127.0.0.1", "::1"} if name == "localhost" else {name})
+    return frozenset({str(address), "127.0.0.1", "::1"} if address.is_unspecified else {str(address)})
 
 
 def tune(stream: trio.SocketStream) -> None:

@@ -5,7 +5,6 @@ Every problem is told, each with its place in the file or with the variable it c
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import stat
 from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxy.core.errors import ConfigError
-from proxy.runtime.upstream import Address
+from proxy.core.session import ProtocolEntry
+from proxy.runtime.upstream import Address, meant
 from rules.model import Place, Problem
 from rules.platforms import PLATFORMS
 from rules.store import document
@@ -25,8 +25,8 @@ from rules.store.document import Node, Scalar, Sequence, Unread, quote
 from rules.store.redis import Location
 from rules.store.values import near
 
-from . import security
-from .model import Configuration, Settings
+from . import brokers, security
+from .model import Admin, Configuration, Settings
 from .values import REFERENCE, FromEnvironment, Odd, read_address, read_upstream, secrets_from
 
 EMPTY = "empty: taken for a half-finished write"
@@ -68,7 +68,8 @@ class _Told:
 def load_configuration(
     given: Path | str, environment: Mapping[str, str], carried_out: Collection[str], data: bytes | None = None
 ) -> Configuration:
-    """The configuration of a file; `carried_out` names the protocols that this version speaks.
+    """The configuration of a file; `carried_out` names the protocols that this version speaks. Those of a mapping to
+    entries may have nodes and tokens, others have none.
 
     Places spell the file as it was given. `data` is what stands in it where that was read before.
 
@@ -96,6 +97,8 @@ def load_configuration(
         told.tell(origins.of_value(loc), message)
     if settings is not None:
         for loc, message in _paths(Configuration(settings, path)):
+            told.tell(origins.of_value(loc), message)
+        for loc, message in brokers.tables(Configuration(settings, path), lambda name: _has_nodes(carried_out, name)):
             told.tell(origins.of_value(loc), message)
     warned = _Told()
     if settings is not None and not told.problems:
@@ -255,6 +258,16 @@ def _known(loc: Loc) -> list[str]:
     return [each.alias or name for name, each in model.model_fields.items()]
 
 
+def _entry(carried_out: Collection[str], name: object) -> ProtocolEntry | None:
+    found = carried_out.get(name) if isinstance(carried_out, Mapping) else None
+    return found if isinstance(found, ProtocolEntry) else None
+
+
+def _has_nodes(carried_out: Collection[str], name: str) -> bool:
+    found = _entry(carried_out, name)
+    return found is not None and found.has_nodes
+
+
 def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[tuple[Loc, str]]:
     """What only makes sense together, looked at whether or not the shape was right."""
     store = merged.get("store")
@@ -267,6 +280,7 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
     bound = dict.fromkeys(_addresses(merged.get("admin"), ("admin",)), "admin")
     listening: dict[Address, Loc] = {address: loc for (loc, address) in bound}
     upstreams: list[tuple[Loc, Address]] = []
+    spans: list[brokers.Span] = []
     for loc, connection in _items(merged.get("connections"), ("connections",)):
         name = connection.get("name")
         if isinstance(name, str):
@@ -281,29 +295,26 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
                 if address.port and address in listening:
                     yield where, f"{address} is listened on already"
                 listening[address] = where
+            protocol = _entry(carried_out, listener.get("protocol"))
+            if listener.get("protocol") in carried_out:
+                yield from brokers.meaning(listener, at, protocol)
+            span = brokers.span_of(listener, at, protocol)
+            spans += [] if span is None else [span]
             try:
                 upstreams += [((*at, "upstream"), each) for each in read_upstream(listener.get("upstream"))]
             except ValueError:
                 continue  # its shape is told by the model
+    admin = [] if "admin" in merged else [Admin().listen]
+    yield from brokers.overlaps(spans, [*listening, *admin])
     for where, address in upstreams:
-        if any(_leads_to(address, own) for own in listening):
+        if any(_leads_to(address, own) for own in listening) or any(span.is_upstream(address) for span in spans):
             yield where, f"{address} is Veil itself"
 
 
 def _leads_to(upstream: Address, listening: Address) -> bool:
     """Whether a connection to one would arrive at the other, as far as their spelling tells. It would go round until
     nothing more can be opened."""
-    return upstream.port == listening.port and not _meant(upstream.host).isdisjoint(_meant(listening.host))
-
-
-def _meant(host: str) -> frozenset[str]:
-    """The addresses that a host stands for on every machine; any other name stands for itself. Nobody is asked."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        name = host.lower().rstrip(".")
-        return frozenset({"127.0.0.1", "::1"} if name == "localhost" else {name})
-    return frozenset({str(address), "127.0.0.1", "::1"} if address.is_unspecified else {str(address)})
+    return upstream.port == listening.port and not meant(upstream.host).isdisjoint(meant(listening.host))
 
 
 def _items(listed: object, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:

@@ -23,7 +23,24 @@ from rules.store.reading import Store as RuleStore
 from rules.store.redis import Admit, Location, RedisStore
 from rules.store.values import near
 
-from .values import Count, Duration, Flag, Listen, Name, NotYet, RedisAt, SecretText, Size, Switch, Text, Upstreams, read_text
+from .values import (
+    Count,
+    Duration,
+    Flag,
+    Host,
+    Listen,
+    Name,
+    NotYet,
+    Ports,
+    RedisAt,
+    SecretText,
+    Size,
+    Sni,
+    Switch,
+    Text,
+    Upstreams,
+    read_text,
+)
 
 MIB = 1024 * 1024
 PREFIX_LIMIT = 200
@@ -172,6 +189,17 @@ class UpstreamTlsSection(Section):
     verify: Switch = True
 
 
+class BrokersSection(Section):
+    """How readers reach the nodes of a cluster; what goes with what, `brokers` says."""
+
+    listen: Host | None = None
+    ports: Ports | None = None
+    advertise: Host | None = None
+    table: Text | None = None
+    sni: Sni | None = None
+    port: Annotated[Count, within(1, 65535)] | None = None
+
+
 class ListenerSection(Section):
     protocol: Name
     listen: Listen
@@ -180,7 +208,8 @@ class ListenerSection(Section):
     writes: Annotated[str, _choice(WRITES), WithJsonSchema({"enum": list(WRITES)})] = "adds"
     tls: TlsSection | None = None
     upstream_tls: UpstreamTlsSection | None = None
-    brokers: NotYet = None
+    brokers: BrokersSection | None = None
+    token_claim: Name | None = None
     deliver: NotYet = None
     login: NotYet = None
     strict_membership: NotYet = None

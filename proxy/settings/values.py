@@ -19,12 +19,12 @@ from urllib import parse
 
 from pydantic import BeforeValidator, WithJsonSchema
 
+from proxy.runtime.nodetable import HOST_LIMIT, LAST_ID, LAST_PORT, MOST_NODES
 from proxy.runtime.secret import RedisUrl, Secret
 from proxy.runtime.upstream import Address
 from rules.store.document import quote
 
 NAME_LIMIT = 256
-LAST_PORT = 65535
 _SIZE = re.compile(r"([0-9]{1,12})\s?(B|KiB|MiB|GiB)")
 _UNITS = {"B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
@@ -35,6 +35,8 @@ _SECRET_BYTES = 64 * 1024  # a longer file is none
 REDIS_PORT = 6379
 _LAST_DATABASE = 2**31 - 1
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
+
+_PORTS = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 class Odd:
@@ -132,20 +134,59 @@ def read_address(value: object) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or not re.fullmatch("[0-9]{1,5}", port) or int(port) > LAST_PORT:
         raise bad
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-        try:
-            ipaddress.IPv6Address(host)
-        except ValueError:
-            raise bad from None
-    elif not _HOST.fullmatch(host):
-        raise bad
-    elif re.fullmatch("[0-9.]+", host):
-        try:
-            ipaddress.IPv4Address(host)
-        except ValueError:
-            raise bad from None
-    return Address(host, int(port))
+    try:
+        return Address(_host(host), int(port))
+    except ValueError:
+        raise bad from None
+
+
+def _host(text: str) -> str:
+    """
+    Raises:
+        ValueError: neither a name nor an address; one of IPv6 stands in brackets.
+    """
+    if text.startswith("[") and text.endswith("]"):
+        ipaddress.IPv6Address(text[1:-1])
+        return text[1:-1]
+    if not _HOST.fullmatch(text):
+        raise ValueError
+    if re.fullmatch("[0-9.]+", text):
+        ipaddress.IPv4Address(text)
+    return text
+
+
+def read_host(value: object) -> str:
+    """`kafka.example`, `127.0.0.1`, `::1` or `[::1]`."""
+    text = read_text(value).strip()
+    try:
+        return _host(f"[{text}]" if ":" in text and not text.startswith("[") else text)
+    except ValueError:
+        raise ValueError(f"must be a host, such as 127.0.0.1 or kafka.example, not {quote(text)}") from None
+
+
+def read_ports(value: object) -> range:
+    """`19100-19149`, or one port."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    found = _PORTS.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        raise ValueError("must be a range of ports such as 19100-19149" + _said(value))
+    first, last = int(found[1]), int(found[2] or found[1])
+    if not 0 < first <= last <= LAST_PORT:
+        raise ValueError(f"must be ports from 1 to {LAST_PORT}, the lower one first" + _said(value))
+    if last - first >= MOST_NODES:
+        raise ValueError(f"must be at most {MOST_NODES} ports" + _said(value))
+    return range(first, last + 1)
+
+
+def read_sni(value: object) -> str:
+    """A host with `{id}` in it, where the number of a node stands."""
+    text = read_text(value).strip()
+    if text.count("{id}") != 1:
+        raise ValueError("must hold {id} once, such as b{id}.kafka.example" + _said(value))
+    longest = text.replace("{id}", str(LAST_ID))
+    if not _HOST.fullmatch(longest) or re.fullmatch("[0-9.]+", longest) or len(longest) > HOST_LIMIT:
+        raise ValueError("must be a host name, such as b{id}.kafka.example" + _said(value))
+    return text
 
 
 def read_upstream(value: object) -> tuple[Address, ...]:
@@ -284,6 +325,20 @@ Listen = Annotated[Address, BeforeValidator(read_address), WithJsonSchema({"type
 Upstreams = Annotated[
     tuple[Address, ...], BeforeValidator(read_upstream), WithJsonSchema({"type": "string", "pattern": ":[0-9]+$"})
 ]
+Host = Annotated[str, BeforeValidator(read_host), _TEXT]
+Ports = Annotated[
+    range,
+    BeforeValidator(read_ports),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "pattern": "^[0-9]+(-[0-9]+)?$"},
+                {"type": "integer", "minimum": 1, "maximum": LAST_PORT},
+            ]
+        }
+    ),
+]
+Sni = Annotated[str, BeforeValidator(read_sni), WithJsonSchema({"type": "string", "pattern": r"^[^{}]*\{id\}[^{}]*$"})]
 SecretText = Annotated[Secret, BeforeValidator(read_secret), _TEXT]
 RedisAt = Annotated[
     RedisUrl, BeforeValidator(read_redis_url), WithJsonSchema({"type": "string", "pattern": r"^(rediss?://|file:|\$\{)"})

@@ -29,6 +29,7 @@ GAUGES: Mapping[str, Joined] = {
     "veil_connection_rules": min,  # what an alert looks for is a worker where none applies
     "veil_connections": sum,
     "veil_connections_limit": sum,
+    "veil_nodes": max,
     "veil_rules": max,
     "veil_rules_last_reload_successful": min,
     "veil_rules_problems": max,
