@@ -34,9 +34,14 @@ class Record:
         return [value for each, value in self.headers if each == name]
 
 
-def login(user: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str | None = None) -> dict[str, str | int | bool]:
+def login(
+    user: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str | None = None
+) -> dict[str, str | int | bool]:
     """librdkafka's settings for a login as one of the broker's users."""
-    told: dict[str, str | int | bool] = {"security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT", "sasl.mechanism": mechanism}
+    told: dict[str, str | int | bool] = {
+        "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+    }
     if mechanism == "OAUTHBEARER":
         return told | {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": f"principal={user}"}
     return told | {"sasl.username": user, "sasl.password": USERS[user] if password is None else password}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -14,9 +15,9 @@ from pathlib import Path
 
 from . import mode
 
-VERSION = "4.2.1"
-HOME = mode.CACHE / f"kafka-{VERSION}"
 HERE = Path(__file__).parent / "kafka"
+VERSION = re.findall(r"<kafka>(.+?)</kafka>", (HERE / "pom.xml").read_text())[0]
+HOME = mode.CACHE / f"kafka-{VERSION}"
 HOW = "make brokers: Java 17, and Kafka's jars by Maven"
 TOOL_S = 60.0
 

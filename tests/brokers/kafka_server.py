@@ -169,7 +169,7 @@ class KafkaServer:
         arguments = ["format", "-t", _CLUSTER, "-c", config, "--feature", "share.version=1", *scram]
         formatted = (self.folder / "data" / "meta.properties").exists()
         if self.flavour == CONTAINER:
-            run = "java $SHARE -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
+            run = "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:disable"
             run += f" -Dlog4j2.configurationFile={self.folder / 'log4j2.properties'} -cp '/opt/kafka/libs/*'"
             steps = "" if formatted else f"{run} kafka.tools.StorageTool {shlex.join(arguments)} && "
             steps += f"exec {run} -Xmx{self.heap} kafka.Kafka {config}"
