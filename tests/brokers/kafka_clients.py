@@ -10,13 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from .kafka_server import USERS
 
 CODECS = "none", "gzip", "snappy", "lz4", "zstd"
 TIMEOUT_S = 20.0
-Settings = Mapping[str, str | int | bool]
+Value = str | int | float | bool
+Settings = Mapping[str, Value]
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -34,11 +36,9 @@ class Record:
         return [value for each, value in self.headers if each == name]
 
 
-def login(
-    user: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str | None = None
-) -> dict[str, str | int | bool]:
+def login(user: str, mechanism: str = "PLAIN", *, tls: bool = False, password: str | None = None) -> dict[str, Value]:
     """librdkafka's settings for a login as one of the broker's users."""
-    told: dict[str, str | int | bool] = {
+    told: dict[str, Value] = {
         "security.protocol": "SASL_SSL" if tls else "SASL_PLAINTEXT",
         "sasl.mechanism": mechanism,
     }
@@ -47,9 +47,9 @@ def login(
     return told | {"sasl.username": user, "sasl.password": USERS[user] if password is None else password}
 
 
-def _told(address: str, settings: Settings | None) -> dict[str, str | int | bool]:
+def _told(address: str, settings: Settings | None) -> dict[str, Value]:
     # The broker listens on IPv4 alone, and its name has an IPv6 address on many machines.
-    base: dict[str, str | int | bool] = {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 2}
+    base: dict[str, Value] = {"bootstrap.servers": address, "broker.address.family": "v4", "log_level": 2}
     return base | dict(settings or {})
 
 
@@ -121,7 +121,13 @@ def produce(
     for each in records:
         one = each if isinstance(each, Record) else Record(each)
         producer.produce(
-            topic, value=one.value, key=one.key, headers=list(one.headers), partition=one.partition, on_delivery=delivered
+            topic,
+            value=one.value,
+            key=one.key,
+            headers=list(one.headers),
+            partition=one.partition,
+            timestamp=max(one.timestamp_ms, 0),  # 0: now
+            on_delivery=delivered,
         )
     left = producer.flush(TIMEOUT_S)
     if transaction is not None and not errors:
@@ -170,6 +176,7 @@ def consume(
 
 
 def _record(message: Message) -> Record:
-    headers = tuple((name, value) for name, value in message.headers() or ())
+    # A header's name comes as str; its value as bytes, or None for Kafka's null.
+    headers = tuple((str(each[0]), each[1] if isinstance(each[1], bytes) else None) for each in message.headers() or ())
     value, key = message.value(), message.key()
     return Record(value, key, headers, message.partition() or 0, message.offset() or 0, message.timestamp()[1])

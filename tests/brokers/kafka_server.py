@@ -112,6 +112,7 @@ class KafkaServer:
         self._certificate: Made | None = None
         self._running: Running | None = None
         self._archive: Path | None = None
+        self._paused = False
 
     @property
     def port(self) -> int:
@@ -159,6 +160,7 @@ class KafkaServer:
 
     def launch(self) -> None:
         """Starts it and does not wait."""
+        self._paused = False
         self._write()
         config = str(self.folder / "server.properties")
         scram = [
@@ -263,27 +265,35 @@ class KafkaServer:
         """SIGKILL: it is gone until `start`."""
         assert self._running is not None
         self._running.kill()
+        self._paused = False
 
     def pause(self) -> None:
         """It holds its connections and answers nobody until `resume`."""
         assert self._running is not None
         self._running.pause()
+        self._paused = True
 
     def resume(self) -> None:
         assert self._running is not None
-        self._running.resume()
+        if self._paused:
+            self._running.resume()
+        self._paused = False
 
     def reset(self) -> None:
         """Running again, whatever a test did to it. Topics stay: each test names its own."""
-        if not self.alive():
+        if self._paused:
+            self.resume()
+        # By its port, since to ask the engine about a container takes longer than most tests.
+        if not answers(self.host, self.port):
+            self.stop()
             self.start()
-            return
-        self.resume()
 
     def stop(self) -> None:
         running = self._running
         if running is None:
             return
+        if self._paused:
+            self.resume()
         if self._archive is not None and isinstance(running, Process) and running.alive():
             with contextlib.suppress(TimeoutError):
                 running.terminate(30)

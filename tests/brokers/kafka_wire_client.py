@@ -41,7 +41,7 @@ def encode(request: RequestPayload, correlation_id: int, client_id: str | None =
         correlation_id=i32(correlation_id),
         client_id=client_id,
     )
-    entity_writer(header_type)(out, header)  # type: ignore[arg-type]
+    entity_writer(header_type)(out, header)
     entity_writer(type(request))(out, request)
     return out.getvalue()
 
