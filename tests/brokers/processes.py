@@ -124,11 +124,11 @@ def has_image(image: str) -> bool:
 
 
 class Container:
-    """A container on the host's network."""
+    """A container on the host's network; `options` are more flags of the engine's `run`."""
 
-    def __init__(self, image: str, command: Sequence[str]) -> None:
+    def __init__(self, image: str, command: Sequence[str], options: Sequence[str] = ()) -> None:
         self.name = f"veil-test-{os.getpid()}-{next(_numbers)}"
-        started = engine("run", "-d", "--rm", "--name", self.name, "--network=host", image, *command)
+        started = engine("run", "-d", "--rm", "--name", self.name, "--network=host", *options, image, *command)
         if started.returncode != 0:
             raise OSError(f"the container did not start: {started.stderr.decode(errors='replace')}")
 
