@@ -68,13 +68,13 @@ def test_a_client_newer_than_the_table_is_told_which_versions_of_this_api_there_
     assert desk.play.sent_up() == b""
 
 
-def test_a_broker_older_than_the_client_answers_in_the_oldest_form() -> None:
-    desk = Desk()
-    desk.ask(VERSIONS, 4, schema.request(VERSIONS, 4).blank())
-    body = {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 2}]}
-    said = desk.play.server(framed(VERSIONS, 0, desk.correlation_id, body))
-
-    assert schema.response(VERSIONS, 0).read(frames(said)[0], 4) == body
+def test_a_client_newer_than_the_broker_is_told_to_ask_in_the_oldest_version() -> None:
+    for body in (b"\0\x23\0\0\0\0", b"\0\x23\x02\0\x12\0\0\0\x02\0\0", b"\0\x23"):
+        desk = Desk()
+        desk.ask(VERSIONS, 4, schema.request(VERSIONS, 4).blank())
+        said = desk.play.server(wire.sized(desk.correlation_id.to_bytes(4, "big"), body))
+        [told] = schema.response(VERSIONS, 0).read(frames(said)[0], 4)["api_keys"]
+        assert told == {"api_key": 18, "min_version": 0, "max_version": 0}
 
 
 # What nobody may

@@ -13,7 +13,7 @@ from .. import addresses, refuse, schema, wire
 from ..schema import Message
 from ..surface import ROWS, Act, row
 from . import fetching, producing
-from .frames import shown, untouched
+from .frames import shown, untouched, versions_of_versions
 from .identity import AUTHENTICATE, HANDSHAKE, prove
 from .pending import Sent
 from .state import State
@@ -100,19 +100,17 @@ class Answers:
         return shown(sent.key, sent.version, sent.correlation_id, answer)
 
     def _versions(self, sent: Sent, frame: bytes) -> Shown:
-        """What the broker and the table both speak. A broker that does not know the version asked for answers in the
-        oldest form (KIP-511), whatever was asked."""
+        """What the broker and the table both speak. A broker that does not know the version asked for says so in the
+        oldest form (KIP-511), or in one that nobody can rely on: the client is told to ask in the oldest one."""
         at = wire.response_body_at(frame, sent.key, sent.version)
-        refused = int.from_bytes(frame[at : at + 2], "big") == refuse.UNSUPPORTED_VERSION
-        version = 0 if refused else sent.version
-        answer = schema.response(sent.key, version).read(frame, at)
+        if int.from_bytes(frame[at : at + 2], "big") == refuse.UNSUPPORTED_VERSION:
+            return versions_of_versions(sent.correlation_id, 0, 0)
+        answer = schema.response(sent.key, sent.version).read(frame, at)
         told = {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"] or ()}
-        if not refused:
-            self._state.versions = told
         answer["api_keys"] = [
             {"api_key": key, "min_version": lowest, "max_version": highest} for key, lowest, highest in _both_speak(told)
         ]
-        return shown(sent.key, version, sent.correlation_id, answer)
+        return shown(sent.key, sent.version, sent.correlation_id, answer)
 
     def _logged_in(self, sent: Sent, frame: bytes) -> Steps[Shown]:
         state = self._state

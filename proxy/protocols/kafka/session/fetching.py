@@ -116,7 +116,7 @@ def know_names(state: State, ids: list[bytes]) -> Steps[None]:
 def learn(state: State, frame: bytes) -> None:
     """The answer to `ask_names`."""
     at = wire.response_body_at(frame, METADATA, METADATA_VERSION)
-    answer = schema.response(METADATA, METADATA_VERSION).read(frame, at)
+    answer, _ = schema.response(METADATA, METADATA_VERSION).read_until(frame, at, "topics")  # the rest tells nothing
     for topic in answer["topics"] or ():
         if topic["error_code"] == 0 and topic["name"]:
             state.cluster.learn(topic["topic_id"], topic["name"])

@@ -18,7 +18,7 @@ from ..schema import Message
 from ..surface import Act, Row, lets_through, row
 from ..wire import RequestHeader
 from . import fetching, producing
-from .frames import shown
+from .frames import shown, versions_of_versions
 from .identity import Login
 from .pending import Local, Sent
 from .state import State
@@ -57,7 +57,7 @@ class Requests:
         key, version, correlation_id = wire.peek(frame)
         found = row(key)
         if key == API_VERSIONS and found is not None and not lets_through(key, version):
-            self._answer(_versions_of_versions(correlation_id, found))
+            self._answer(versions_of_versions(correlation_id, found.versions[0], found.versions[-1]))
             return
         if found is None or not lets_through(key, version):
             yield from self._not_listed(key, version, correlation_id, found)
@@ -148,11 +148,3 @@ def _why_not(act: Act, request: Message) -> str:
     if act is Act.FOLLOWER:
         return "it is a replica's request" if request.get("replica_id", -1) >= 0 else ""
     return "controllers are not told of" if request.get("endpoint_type") == CONTROLLERS else ""
-
-
-def _versions_of_versions(correlation_id: int, found: Row) -> Shown:
-    """To a client newer than the table: which versions of this API it may ask in, in the oldest form (KIP-511)."""
-    told = schema.response(API_VERSIONS, 0).blank()
-    told["error_code"] = refuse.UNSUPPORTED_VERSION
-    told["api_keys"] = [{"api_key": API_VERSIONS, "min_version": found.versions[0], "max_version": found.versions[-1]}]
-    return shown(API_VERSIONS, 0, correlation_id, told)

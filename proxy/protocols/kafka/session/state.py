@@ -59,8 +59,6 @@ class State(Outbox):
         self.was_named = False
         self.named: str | None = None
         """Whom the broker has said yes to, once it has."""
-        self.versions: dict[int, tuple[int, int]] = {}
-        """What the broker says that it speaks: API key -> lowest and highest version."""
         self.rooms = Rooms()
         self.unnamed: set[bytes] = set()
         """Topic ids that an answer bore and nobody could name; asked for with the next fetch."""
