@@ -16,6 +16,8 @@ from .kafka_server import KafkaFleet, KafkaServer
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
 
+Server = RedisServer | KafkaServer | KafkaMock
+KAFKAS = (KafkaServer, KafkaMock)
 REAL = {"redis_server", "redis_once", "store_server", "kafka_server", "kafka_cluster"}
 
 
@@ -112,16 +114,20 @@ def kafka_mock() -> Iterator[KafkaMock]:
 def veil(tmp_path: Path) -> Iterator[VeilFactory]:
     """Starts Veil: `veil(rules, access="", upstream=server, start=True, **config)`.
 
+    In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
     Keys of veil.yaml are given as arguments; `listener={…}` and `connection={…}` change the one there is.
     After the test each is stopped by SIGTERM and must exit with 0.
     """
     started: list[Veil] = []
 
-    def begin(rules: str, access: str = "", *, upstream: RedisServer | str, start: bool = True, **settings: object) -> Veil:
+    def begin(
+        rules: str, access: str = "", *, upstream: Server | str, start: bool = True, platform: str = "", **settings: object
+    ) -> Veil:
         folder = tmp_path / f"veil{len(started)}"
         folder.mkdir()
         config: Config = dict(settings)
-        one = Veil(folder, rules, access, upstream if isinstance(upstream, str) else upstream.address, config)
+        address = upstream if isinstance(upstream, str) else upstream.address
+        one = Veil(folder, rules, access, address, config, platform or ("kafka" if isinstance(upstream, KAFKAS) else "redis"))
         started.append(one)
         if start:
             one.start()

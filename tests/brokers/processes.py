@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -34,6 +35,21 @@ def free_port() -> int:
         if port not in _given:
             _given.add(port)
             return port
+
+
+def free_ports(count: int) -> range:
+    """So many loopback ports in a row that nobody listens on, below those that outgoing connections are given."""
+    while True:
+        ports = range(first := random.randrange(20_000, 32_000 - count), first + count)
+        with contextlib.ExitStack() as probes:
+            try:
+                for port in ports:
+                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if _given.isdisjoint(ports):
+            _given.update(ports)
+            return ports
 
 
 def wait_until(condition: Callable[[], bool], what: str, within_s: float = START_S) -> None:
