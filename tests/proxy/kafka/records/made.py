@@ -179,7 +179,7 @@ def naive(data: bytes) -> list[tuple[Batch, list[Rec]]]:
     return found
 
 
-def message(  # noqa: D417
+def message(
     key: bytes | None,
     value: bytes | None,
     *,

@@ -39,7 +39,13 @@ HEAD = (
 )
 Row: TypeAlias = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 ROWS: list[Row] = [
-    (at, 1_700_000_000_000 + at * 37, None if at % 5 == 4 else b"key-%d" % at, None if at % 7 == 6 else b'{"n":%d}' % at * (at + 1), [])
+    (
+        at,
+        1_700_000_000_000 + at * 37,
+        None if at % 5 == 4 else b"key-%d" % at,
+        None if at % 7 == 6 else b'{"n":%d}' % at * (at + 1),
+        [],
+    )
     for at in range(60)
 ]
 WITH_HEADERS: list[Row] = [(*row[:4], [("trace", b"t%d" % row[0]), ("none", None)] if row[0] % 3 else []) for row in ROWS]
@@ -72,7 +78,9 @@ def read(library: Any, data: bytes) -> list[tuple[dict[str, Any], list[tuple[Any
         batch = section.next_batch()
         assert batch.validate_crc()
         head = {name: getattr(batch, name) for name in HEAD if hasattr(batch, name)}
-        found.append((head, [(rec.offset, rec.timestamp, rec.timestamp_type, rec.key, rec.value, list(rec.headers)) for rec in batch]))
+        found.append(
+            (head, [(rec.offset, rec.timestamp, rec.timestamp_type, rec.key, rec.value, list(rec.headers)) for rec in batch])
+        )
     return found
 
 
@@ -119,7 +127,9 @@ def test_what_others_write_goes_through_as_it_came(edit: Any, writer: Any, magic
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "xerial", "lz4", "zstd"])
 def test_the_readers_see_a_compacted_log_with_markers_as_before(reader: Any, codec: str) -> None:
     recs = [Rec(b"k%d" % at, b"v" * at, ((b"h", b"x"),), at * 11, at) for at in (0, 2, 3, 50, 51)]
-    data = Batch(recs, codec, base_offset=500, last_offset_delta=70, attributes=0x10, producer_id=5, producer_epoch=1, base_sequence=3).bytes()
+    data = Batch(
+        recs, codec, base_offset=500, last_offset_delta=70, attributes=0x10, producer_id=5, producer_epoch=1, base_sequence=3
+    ).bytes()
     data += marker(0).bytes() + Batch(recs, codec, base_offset=900, attributes=0x08).bytes()
     made = joined(splice(data, masks))
 

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.protocols.kafka.records import BadRecords, Bounds, Spliced, has_records, read_headers, splice, whole_batches, write_headers
+from proxy.protocols.kafka.records import (
+    BadRecords,
+    Bounds,
+    Spliced,
+    has_records,
+    read_headers,
+    splice,
+    whole_batches,
+    write_headers,
+)
 
 from .edits import Seen, Three, hide, leave
 from .made import CODECS, Batch, Rec, joined, marker, message, naive, record
@@ -142,7 +151,10 @@ def test_whole_batches_are_counted_by_their_lengths_alone() -> None:
 
 def test_compaction_gaps_and_batches_without_records_stay_as_they_are() -> None:
     gaps = [Rec(b"k%d" % at, b"S3CR3T", (), at, at) for at in (0, 3, 4, 90)]
-    data = Batch(gaps, "lz4", last_offset_delta=120).bytes() + Batch(base_offset=5000, last_offset_delta=9, base_sequence=4).bytes()
+    data = (
+        Batch(gaps, "lz4", last_offset_delta=120).bytes()
+        + Batch(base_offset=5000, last_offset_delta=9, base_sequence=4).bytes()
+    )
     made = joined(splice(data, hide))
 
     assert [header for header, _ in naive(made)] == [header for header, _ in naive(data)]
@@ -156,7 +168,9 @@ def test_no_value_comes_out_of_an_edit_that_hides_all(codec: str) -> None:
     made = joined(splice(Batch(recs, codec).bytes(), hide))
 
     assert b"S3CR3T" not in made
-    assert {(rec.key, rec.value, rec.headers) for _, found in naive(made) for rec in found} == {(b"##", b"####", ((b"##", b"##"),))}
+    assert {(rec.key, rec.value, rec.headers) for _, found in naive(made) for rec in found} == {
+        (b"##", b"####", ((b"##", b"##"),))
+    }
 
 
 def test_headers_are_written_as_they_are_read() -> None:
