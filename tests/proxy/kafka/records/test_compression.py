@@ -215,7 +215,7 @@ def test_bombs_take_no_memory_outside_of_python_either() -> None:
 
 
 def test_a_panic_in_a_library_is_a_refusal_and_an_interrupt_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    class PanicException(BaseException):  # noqa: N818  as PyO3 calls it
+    class PanicException(BaseException):
         pass
 
     def panics(_: object) -> int:
