@@ -12,7 +12,8 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -212,20 +213,22 @@ async def test_what_another_process_has_put_into_the_table_is_served(tmp_path: P
     (tmp_path / "two").mkdir()
     first = free_ports(4)
     table = f", table: {tmp_path}/nodes.json}}"
-    async with cluster(3, 7) as servers:
-        async with veil(config(tmp_path / "one", servers.upstream, f"{{ports: {spelled(first)}{table}")) as one:
-            second = free_ports(4)
-            async with veil(config(tmp_path / "two", servers.upstream, f"{{ports: {spelled(second)}{table}")) as two:
-                servers.tell(only=[7])
-                assert await one.ask(b"nodes") == told((7, first[3]))
-                servers.tell(only=[3])
-                assert await two.ask(b"nodes") == told((3, second[0]))
-                await until(lambda: all(each.app._clusters[0].count == 2 for each in (one, two)))
-                servers.tell()
+    async with (
+        cluster(3, 7) as servers,
+        veil(config(tmp_path / "one", servers.upstream, f"{{ports: {spelled(first)}{table}")) as one,
+    ):
+        second = free_ports(4)
+        async with veil(config(tmp_path / "two", servers.upstream, f"{{ports: {spelled(second)}{table}")) as two:
+            servers.tell(only=[7])
+            assert await one.ask(b"nodes") == told((7, first[3]))
+            servers.tell(only=[3])
+            assert await two.ask(b"nodes") == told((3, second[0]))
+            await until(lambda: all(each.app._clusters[0].count == 2 for each in (one, two)))
+            servers.tell()
 
-                assert await one.ask(b"nodes") == told((3, first[0]), (7, first[3]))
-                assert await two.ask(b"nodes") == told((3, second[0]), (7, second[3]))
-                assert await ask(second[3], b"name") == b"server 7"
+            assert await one.ask(b"nodes") == told((3, first[0]), (7, first[3]))
+            assert await two.ask(b"nodes") == told((3, second[0]), (7, second[3]))
+            assert await ask(second[3], b"name") == b"server 7"
 
 
 async def test_draining_closes_the_ports_of_nodes_and_finishes_answers(tmp_path: Path, ports: range) -> None:
@@ -367,32 +370,42 @@ def listeners(port: int) -> int:
     return Path("/proc/net/tcp").read_text().count(wanted)
 
 
+@contextmanager
+def started(path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The workers, and their log."""
+    log = path.with_name("log")
+    command = [sys.executable, "-m", "tests.proxy.runtime.tiny", str(path)]
+    with log.open("w") as opened, subprocess.Popen(command, cwd=TREE, env=environment(), stderr=opened) as process:
+        try:
+            yield process, log
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
 @pytest.mark.slow
 async def test_workers_agree_on_the_ports_and_one_that_is_new_serves_them_all(tmp_path: Path, ports: range) -> None:
     port, admin = free_port(), free_port()
     async with cluster(1, 5) as servers:
         path = config(tmp_path, servers.upstream, brokers(ports), port=port, admin=admin)
-        command = [sys.executable, "-m", "tests.proxy.runtime.tiny", str(path)]
-        with (tmp_path / "log").open("w") as log, subprocess.Popen(command, cwd=TREE, env=environment(), stderr=log) as process:
-            try:
-                await trio.to_thread.run_sync(waited, lambda: once(port, b"name") == b"server 1")
-                assert not any(map(listens, ports))
-                expected = told((1, ports[1]), (5, ports[2]))
-                assert [await ask(port, b"nodes") for _ in range(20)] == [expected] * 20
-                for at, name in ((ports[1], b"server 1"), (ports[2], b"server 5")):
-                    assert [await ask(at, b"name") for _ in range(20)] == [name] * 20
-                await trio.to_thread.run_sync(waited, lambda: listeners(ports[1]) == listeners(ports[2]) == WORKERS)
-                page = once(admin, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").decode()
-                os.kill(int(re.findall(r'"process": ?(\d+)', page)[0]), signal.SIGKILL)
-                await trio.to_thread.run_sync(waited, lambda: "worker-ended" in (tmp_path / "log").read_text())
-                await trio.to_thread.run_sync(waited, lambda: listeners(ports[1]) == listeners(ports[2]) == WORKERS)
-                assert await ask(ports[2], b"name") == b"server 5"
-                assert [await ask(port, b"nodes") for _ in range(10)] == [expected] * 10
-            finally:
-                process.terminate()
-                code = await trio.to_thread.run_sync(process.wait, 30)
+        with started(path) as (process, log):
+            await trio.to_thread.run_sync(waited, lambda: once(port, b"name") == b"server 1")
+            assert not any(map(listens, ports))
+            expected = told((1, ports[1]), (5, ports[2]))
+            assert [await ask(port, b"nodes") for _ in range(20)] == [expected] * 20
+            for at, name in ((ports[1], b"server 1"), (ports[2], b"server 5")):
+                assert [await ask(at, b"name") for _ in range(20)] == [name] * 20
+            await trio.to_thread.run_sync(waited, lambda: listeners(ports[1]) == listeners(ports[2]) == WORKERS)
+            page = once(admin, b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n").decode()
+            os.kill(int(re.findall(r'"process": ?(\d+)', page)[0]), signal.SIGKILL)
+            await trio.to_thread.run_sync(waited, lambda: "worker-ended" in log.read_text())
+            await trio.to_thread.run_sync(waited, lambda: listeners(ports[1]) == listeners(ports[2]) == WORKERS)
+            assert await ask(ports[2], b"name") == b"server 5"
+            assert [await ask(port, b"nodes") for _ in range(10)] == [expected] * 10
+            process.terminate()
+            code = await trio.to_thread.run_sync(process.wait, 30)
 
-    assert code == 0, (tmp_path / "log").read_text()
+    assert code == 0, log.read_text()
     assert not any(map(listens, ports))
 
 

@@ -172,7 +172,12 @@ def test_whoever_reads_waits_for_whoever_writes(tmp_path: Path) -> None:
     done = threading.Event()
     with Path(f"{path}.lock").open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        waiting = threading.Thread(target=lambda: (Table(path, 10).take({}, [node(1)]), done.set()))
+
+        def work() -> None:
+            Table(path, 10).take({}, [node(1)])
+            done.set()
+
+        waiting = threading.Thread(target=work)
         waiting.start()
         assert not done.wait(0.1)
     assert done.wait(5)

@@ -13,7 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
@@ -133,17 +133,11 @@ async def cluster(*numbers: int) -> AsyncIterator[Cluster]:
 def free_ports(count: int) -> range:
     """So many ports in a row, below those that the kernel gives to connections."""
     for first in range(20_000 + os.getpid() % 50 * 200, 32_000, count):
-        held = []
-        try:
-            for port in range(first, first + count):
-                held.append(socket.create_server(("127.0.0.1", port)))
-        except OSError:
-            continue
-        finally:
-            for each in held:
-                each.close()
-        if len(held) == count:
-            return range(first, first + count)
+        ports = range(first, first + count)
+        with ExitStack() as held, suppress(OSError):
+            for port in ports:
+                held.enter_context(socket.create_server(("127.0.0.1", port)))
+            return ports
     raise OSError("no free ports")
 
 
@@ -226,8 +220,11 @@ async def until(holds: Callable[[], bool]) -> None:
 def main(given: str, *descriptor: str) -> int:
     if descriptor:
         return worker.run(given, int(descriptor[-1]), PROTOCOLS)
-    command = (sys.executable, "-m", "tests.proxy.runtime.tiny", given, "--worker")
-    supervisor._command = lambda _: command
+
+    def command(given: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "tests.proxy.runtime.tiny", given, "--worker")
+
+    supervisor._command = command
     supervisor._environment = lambda: {**os.environ, "PYTHONPATH": str(TREE)}
     supervisor.run(given, PROTOCOLS, WORKERS)
     return 0
