@@ -133,7 +133,7 @@ def test_a_problem_stands_at_its_place(tmp_path: Path, brokers: str, expected: s
     ("listen", "expected"),
     [
         ("127.0.0.1:0", "8:17: `brokers: {ports: …}` is needed, since the listener has no port of its own to count from"),
-        ("127.0.0.1:65520", "8:17: `brokers: {ports: …}` is needed, since the 16 ports behind 65520 are too few"),
+        ("127.0.0.1:65520", "8:17: `brokers: {ports: …}` is needed, since there are not 16 ports behind 65520"),
         ("0.0.0.0:19092", '8:17: `brokers: {advertise: HOST}` is needed: readers cannot be told to connect to "0.0.0.0"'),
     ],
 )
