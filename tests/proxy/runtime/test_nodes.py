@@ -231,6 +231,41 @@ async def test_what_another_process_has_put_into_the_table_is_served(tmp_path: P
             assert await ask(second[3], b"name") == b"server 7"
 
 
+async def test_a_node_whose_port_cannot_listen_is_not_named_until_it_can(
+    tmp_path: Path, ports: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deaf(address: Address, own: socket.socket) -> trio.SocketListener:
+        tries.append(address)
+        raise CannotBind(f"cannot listen on {address}: Address already in use")
+
+    tries: list[Address] = []
+    monkeypatch.setattr(nodes_module, "POLL_S", 0.02)
+    async with cluster(1) as servers, veil(config(tmp_path, servers.upstream, brokers(ports))) as running:
+        with monkeypatch.context() as patched:
+            patched.setattr(nodes_module, "listening", deaf)
+            assert await running.ask(b"nodes") == b" -"
+            await until(lambda: len(tries) > 2)
+        await until(lambda: listens(ports[1]))
+
+        assert await running.ask(b"nodes") == told((1, ports[1]))
+        assert len(running.logged("node-not-served")) == 1
+
+
+async def test_two_answers_that_name_the_same_node_at_once_wait_for_one_entry(tmp_path: Path, ports: range) -> None:
+    async with cluster(1) as servers, veil(config(tmp_path, servers.upstream, brokers(ports))) as running:
+        answers: list[bytes] = []
+
+        async def read() -> None:
+            answers.append(await running.ask(b"nodes"))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(read)
+
+        assert answers == [told((1, ports[1]))] * 10
+        assert len(running.logged("listening")) == 2
+
+
 async def test_draining_closes_the_ports_of_nodes_and_finishes_answers(tmp_path: Path, ports: range) -> None:
     async with cluster(1, 2) as servers:
         servers.tell(only=[1])
