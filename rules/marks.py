@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from .cut import Cut
+from .cut import Bytes, Cut
 from .model import Rule
 
 MASKED = "veil-masked"
 UNMASKED = "veil-unmasked"
 
 
-def masked(cuts: Iterable[Cut[bytes]], rules: Sequence[Rule]) -> bytes:
+def masked(cuts: Iterable[Cut[Bytes]], rules: Sequence[Rule]) -> bytes:
     """The text of `veil-masked`: an entry for each field, method and rule that decided a byte, in the order of the rules,
     and one for each reason that something was masked whole. ASCII JSON."""
     order = {rule.name: number for number, rule in enumerate(rules)}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from proxy.core.addresses import Endpoint, Node
 from proxy.core.session import Session
-from proxy.core.steps import Ask, Close, EndServer, Hold, Note, Record, Step, Steps, ToReader, ToServer
+from proxy.core.steps import Advertise, Ask, Close, EndServer, Hold, Note, Record, Step, Steps, ToReader, ToServer
 from rules.audit import Entry, Receipt
 
 
@@ -23,12 +24,15 @@ class Waiting:
 
 @dataclass
 class Play:
-    """`journal_works` and `proven` answer Record and Ask; `stop_at` makes a direction wait at such a step."""
+    """`journal_works` and `proven` answer Record and Ask, `places` Advertise (any node, unless some are listed);
+    `stop_at` makes a direction wait at such a step."""
 
     session: Session
     journal_works: bool = True
     proven: bool = True
     stop_at: type[Step] | None = None
+    places: dict[int, Endpoint] | None = None
+    advertised: list[Node] = field(default_factory=list)
     to_server: bytes = b""
     to_reader: bytes = b""
     recorded: list[Entry] = field(default_factory=list)
@@ -87,6 +91,11 @@ class Play:
                     self.notes.append(entry)
                 case Ask():
                     answer = self.proven
+                case Advertise(nodes):
+                    self.advertised += nodes
+                    answer = self.places
+                    if self.places is None:
+                        answer = {node.id: Endpoint("veil.example", 19100 + node.id) for node in nodes}
                 case Hold():
                     self.held.append(steps)
                     return

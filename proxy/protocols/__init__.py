@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from proxy.core.session import ProtocolEntry
 
+from .kafka import PROTOCOL as KAFKA
 from .redis import PROTOCOL as REDIS
 
-PROTOCOLS: Mapping[str, ProtocolEntry] = {entry.name: entry for entry in (REDIS,)}
+PROTOCOLS: Mapping[str, ProtocolEntry] = {entry.name: entry for entry in (KAFKA, REDIS)}

@@ -10,8 +10,15 @@ import pytest
 
 from tests.canary import Canary
 
+from .kafka_cluster import KafkaCluster
+from .kafka_mock import KafkaMock
+from .kafka_server import KafkaFleet, KafkaServer
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
+
+Server = RedisServer | KafkaServer | KafkaMock
+KAFKAS = (KafkaServer, KafkaMock)
+REAL = {"redis_server", "redis_once", "store_server", "kafka_server", "kafka_cluster"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -23,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whoever asks for a real server is marked `broker`, so that `make unit` can leave it out."""
     for item in items:
-        if {"redis_server", "redis_once", "store_server"} & set(getattr(item, "fixturenames", ())):
+        if REAL & set(getattr(item, "fixturenames", ())):
             item.add_marker("broker")
 
 
@@ -62,20 +69,65 @@ def store_server(redis_fleet: RedisFleet) -> Iterator[RedisServer]:
     server.reset()
 
 
+@pytest.fixture(scope="session")
+def kafka_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaFleet]:
+    """The one broker of the session."""
+    fleet = KafkaFleet(tmp_path_factory.mktemp)
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture
+def kafka_server(kafka_fleet: KafkaFleet) -> Iterator[KafkaServer]:
+    """A real broker, started once a session; what tests left in it stays, so each names its own topics."""
+    server = kafka_fleet.server()
+    yield server
+    server.reset()
+
+
+@pytest.fixture(scope="module")
+def kafka_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Three nodes for the tests of one file."""
+    cluster = KafkaCluster(tmp_path_factory.mktemp("kafka-cluster"))
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.fixture
+def kafka_cluster(kafka_nodes: KafkaCluster) -> KafkaCluster:
+    """Three nodes of one cluster, all there; started once a file."""
+    kafka_nodes.begin()
+    return kafka_nodes
+
+
+@pytest.fixture
+def kafka_mock() -> Iterator[KafkaMock]:
+    """librdkafka's mock cluster of one node, in this process."""
+    with KafkaMock() as mock:
+        yield mock
+
+
 @pytest.fixture
 def veil(tmp_path: Path) -> Iterator[VeilFactory]:
     """Starts Veil: `veil(rules, access="", upstream=server, start=True, **config)`.
 
+    In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
     Keys of veil.yaml are given as arguments; `listener={…}` and `connection={…}` change the one there is.
     After the test each is stopped by SIGTERM and must exit with 0.
     """
     started: list[Veil] = []
 
-    def begin(rules: str, access: str = "", *, upstream: RedisServer | str, start: bool = True, **settings: object) -> Veil:
+    def begin(
+        rules: str, access: str = "", *, upstream: Server | str, start: bool = True, platform: str = "", **settings: object
+    ) -> Veil:
         folder = tmp_path / f"veil{len(started)}"
         folder.mkdir()
         config: Config = dict(settings)
-        one = Veil(folder, rules, access, upstream if isinstance(upstream, str) else upstream.address, config)
+        address = upstream if isinstance(upstream, str) else upstream.address
+        one = Veil(folder, rules, access, address, config, platform or ("kafka" if isinstance(upstream, KAFKAS) else "redis"))
         started.append(one)
         if start:
             one.start()

@@ -28,6 +28,11 @@ need runc runc
 need iptables iptables
 need debootstrap debootstrap
 need systemd-analyze systemd
+need java openjdk-17-jre-headless
+need kcat kcat
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil
+# Maven for as long as Kafka's jars are not in the cache.
+[ -e "$cache/kafka-$("$here/kafka/install.sh" --version)/complete" ] || need mvn maven
 if [ -n "$missing" ]; then
     again apt-get update -q
     # The packages start no service here: the tests start their own brokers on ports of their own.
@@ -42,7 +47,6 @@ if [ -n "$missing" ]; then
 fi
 
 # promtool alone, where the tests look for it: its package brings 300 MB of Prometheus and its console.
-cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil
 if ! command -v promtool >/dev/null 2>&1 && [ ! -x "$cache/promtool" ]; then
     mkdir -p "$cache"
     work=$(mktemp -d "$cache/promtool.XXXXXX")
@@ -51,6 +55,8 @@ if ! command -v promtool >/dev/null 2>&1 && [ ! -x "$cache/promtool" ]; then
         mv "$work/usr/bin/promtool" "$cache/promtool"
     rm -rf "$work"
 fi
+
+again "$here/kafka/install.sh"
 
 if "$here/containers/engine.sh" info >/dev/null 2>&1; then
     again "$here/containers/build.sh"

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -34,6 +35,21 @@ def free_port() -> int:
         if port not in _given:
             _given.add(port)
             return port
+
+
+def free_ports(count: int) -> range:
+    """So many loopback ports in a row that nobody listens on, below those that outgoing connections are given."""
+    while True:
+        ports = range(first := random.randrange(20_000, 32_000 - count), first + count)
+        with contextlib.ExitStack() as probes:
+            try:
+                for port in ports:
+                    probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if _given.isdisjoint(ports):
+            _given.update(ports)
+            return ports
 
 
 def wait_until(condition: Callable[[], bool], what: str, within_s: float = START_S) -> None:
@@ -124,11 +140,11 @@ def has_image(image: str) -> bool:
 
 
 class Container:
-    """A container on the host's network."""
+    """A container on the host's network; `options` are more flags of the engine's `run`."""
 
-    def __init__(self, image: str, command: Sequence[str]) -> None:
+    def __init__(self, image: str, command: Sequence[str], options: Sequence[str] = ()) -> None:
         self.name = f"veil-test-{os.getpid()}-{next(_numbers)}"
-        started = engine("run", "-d", "--rm", "--name", self.name, "--network=host", image, *command)
+        started = engine("run", "-d", "--rm", "--name", self.name, "--network=host", *options, image, *command)
         if started.returncode != 0:
             raise OSError(f"the container did not start: {started.stderr.decode(errors='replace')}")
 

@@ -12,11 +12,12 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from .processes import Process, free_port, wait_until
+from .processes import Process, free_port, free_ports, wait_until
 from .resp_client import RespClient
 
 TREE = Path(__file__).parents[2]
 Config = dict[str, object]
+NODE_PORTS = 8  # of a Veil in front of a cluster
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -38,13 +39,15 @@ class Veil:
     host = "127.0.0.1"
     workers = 1
 
-    def __init__(self, folder: Path, rules: str, access: str, upstream: str, settings: Config) -> None:
+    def __init__(self, folder: Path, rules: str, access: str, upstream: str, settings: Config, platform: str = "redis") -> None:
         self.folder = folder
         self.rules_dir = folder / "rules.d"
         self.audit_path = folder / "audit.jsonl"
         self.log_path = folder / "veil.log"
         self.config_path = folder / "veil.yaml"
         self.port, self.admin_port = free_port(), free_port()
+        self.platform = platform
+        self.node_ports = free_ports(NODE_PORTS) if platform == "kafka" else range(0)
         self._read_at: float | None = None
         self._process: Process | None = None
         self.rules_dir.mkdir()
@@ -56,9 +59,12 @@ class Veil:
 
     def _config(self, upstream: str, settings: Config) -> Config:
         changed = copy.deepcopy(settings)
-        listener: Config = {"protocol": "redis", "listen": f"{self.host}:{self.port}", "upstream": upstream}
+        listener: Config = {"protocol": self.platform, "listen": f"{self.host}:{self.port}", "upstream": upstream}
+        if self.node_ports:
+            ports = f"{self.node_ports[0]}-{self.node_ports[-1]}"
+            listener["brokers"] = {"listen": self.host, "ports": ports, "advertise": self.host}
         listener.update(_mapping(changed.pop("listener", {})))
-        connection: Config = {"name": "shop", "platform": "redis", "environment": "test", "listeners": [listener]}
+        connection: Config = {"name": "shop", "platform": self.platform, "environment": "test", "listeners": [listener]}
         connection.update(_mapping(changed.pop("connection", {})))
         config: Config = {
             "store": {"files": {"directory": "./rules.d"}},
@@ -141,6 +147,10 @@ class Veil:
             return now is not None and now != before and self.metric("veil_rules_last_reload_successful") == 1.0
 
         wait_until(read_again, "the new rules are in force", within_s)
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
 
     def client(self) -> RespClient:
         """A reader that has not logged in."""

@@ -4,39 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from tests.brokers import mode
 from tests.brokers.processes import Process, free_port, wait_until
 
+from .npm import node, package
+
 VERSION = "0.9.0"
-INSTALL_S = 240.0
 _STARTS_WITH_IT = "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR"  # nothing else: it reads its settings from the environment too
 
 
 def installed() -> Path:
-    """Its start script, installed on first use into the cache; skips or fails the test where npm is missing."""
-    home = mode.CACHE / "consoles" / f"redis-commander-{VERSION}"
-    script = home / "node_modules" / "redis-commander" / "bin" / "redis-commander.js"
-    if (home / "complete").exists():
-        return script
-    npm = shutil.which("npm")
-    if npm is None:
-        mode.absent("console", "apt-get install npm, or make brokers")
-    home.mkdir(parents=True, exist_ok=True)
-    command = [npm, "install", "--no-audit", "--no-fund", "--no-save", "--loglevel=error", "--prefix", str(home)]
-    done = subprocess.run(
-        [*command, f"redis-commander@{VERSION}"], stdin=subprocess.DEVNULL, capture_output=True, timeout=INSTALL_S
-    )
-    if done.returncode != 0:
-        mode.absent("console", f"npm install redis-commander failed: {done.stderr.decode(errors='replace')[-300:]!r}")
-    (home / "complete").touch()
-    return script
+    """Its start script; skips or fails the test where npm is missing."""
+    return package("redis-commander", VERSION, required_as="console") / "bin" / "redis-commander.js"
 
 
 class RedisCommander:
@@ -44,16 +27,22 @@ class RedisCommander:
 
     def __init__(self, folder: Path, host: str, port: int, *, user: str = "", password: str = "") -> None:
         script = installed()
-        node = shutil.which("node") or shutil.which("nodejs")
-        if node is None:
-            mode.absent("console", "apt-get install nodejs, or make brokers")
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.connection = f"R:{host}:{port}:0"
         self.seen = bytearray()
         self._token = ""
         login = ["--redis-username", user, "--redis-password", password] if user else []
-        command = [node, str(script), "--noload", "--nosave", "--address", "127.0.0.1", "--port", str(self.port)]
+        command = [
+            node(required_as="console"),
+            str(script),
+            "--noload",
+            "--nosave",
+            "--address",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         command += ["--redis-host", host, "--redis-port", str(port), *login]
         env = {name: os.environ[name] for name in _STARTS_WITH_IT if name in os.environ}
         self._process = Process(command, folder / "redis-commander.log", env={**env, "HOME": str(folder)}, cwd=folder)

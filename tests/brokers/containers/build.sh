@@ -7,6 +7,9 @@ engine=$here/engine.sh
 cache=${VEIL_CONTAINERS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil/containers}
 base=localhost/veil-test/debian:bookworm
 redis=localhost/veil-test/redis:7
+version=$("$here/../kafka/install.sh" --version)
+kafka=localhost/veil-test/kafka:$version
+jars=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil/kafka-$version
 
 mirror_of_this_machine() {
     # Whatever form the sources have (one line or deb822): apt knows what it reads.
@@ -31,10 +34,12 @@ if ! "$engine" image exists "$base"; then
 fi
 "$engine" image exists "$redis" ||
     "$engine" build --network=host --build-arg "BASE=$base" -t "$redis" -f "$here/Containerfile.redis" "$here"
+"$engine" image exists "$kafka" ||
+    "$engine" build --network=host --build-arg "BASE=$base" -t "$kafka" -f "$here/Containerfile.kafka" "$jars"
 # What Veil's own image is built on in the tests, a stage each.
 for stage in python python-build; do
     image=localhost/veil-test/$stage:3.11
     "$engine" image exists "$image" ||
         "$engine" build --network=host --build-arg "BASE=$base" --target "$stage" -t "$image" -f "$here/Containerfile.python" "$here"
 done
-echo "images: $redis localhost/veil-test/python:3.11 localhost/veil-test/python-build:3.11"
+echo "images: $redis $kafka localhost/veil-test/python:3.11 localhost/veil-test/python-build:3.11"
