@@ -13,6 +13,7 @@ import shlex
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.certificates import Authority, Made
 
@@ -86,6 +87,9 @@ def offered() -> str | None:
 class KafkaServer:
     """One node and the means to disturb it. `settings` go over those above."""
 
+    _leaves: ClassVar[KafkaServer | None] = None
+    """The one of this run that leaves the archive of classes."""
+
     def __init__(
         self,
         folder: Path,
@@ -127,8 +131,9 @@ class KafkaServer:
 
     @property
     def secrets(self) -> tuple[bytes, ...]:
-        """What may be in no byte that a reader gets: where the broker says that it is."""
-        return (ADVERTISED.encode(), *(str(port).encode() for port in self.ports.values()))
+        """What may be in no byte that a reader gets: where the broker says that it is, ports as text and as the wire's int32."""
+        ports = self.ports.values()
+        return (ADVERTISED.encode(), *(str(port).encode() for port in ports), *(port.to_bytes(4) for port in ports))
 
     @property
     def log(self) -> Path:
@@ -185,9 +190,10 @@ class KafkaServer:
         self._running = Process(command("kafka.Kafka", config, heap=self.heap, share=self._first()), self.log)
 
     def _first(self) -> str:
-        # The first node on a machine leaves the archive that the next ones start from, when it ends.
-        if archive().exists():
+        # The first node on a machine leaves the archive that the next ones start from, when it ends; one, as it takes 4 s.
+        if archive().exists() or KafkaServer._leaves not in {None, self}:
             return ""
+        KafkaServer._leaves = self
         self._archive = archive().with_suffix(f".{os.getpid()}.{self.node_id}")
         return f"-XX:ArchiveClassesAtExit={self._archive}"
 
@@ -295,9 +301,10 @@ class KafkaServer:
         if self._paused:
             self.resume()
         if self._archive is not None and isinstance(running, Process) and running.alive():
-            with contextlib.suppress(TimeoutError):
-                running.terminate(30)
+            with contextlib.suppress(OSError):  # without an archive a start takes longer, and that is all
+                running.terminate(60)
                 self._archive.rename(archive())
+            self._archive.unlink(missing_ok=True)
         running.stop()
 
 

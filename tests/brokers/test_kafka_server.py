@@ -167,12 +167,15 @@ def test_a_certificate_names_a_client_and_none_is_needed(kafka_server: KafkaServ
     assert len(consume(kafka_server.address, topic, 2)) == 2
 
 
-def test_the_broker_says_localhost_and_its_port(kafka_server: KafkaServer) -> None:
+def test_the_broker_says_localhost_and_its_port_and_both_can_be_searched_for(kafka_server: KafkaServer) -> None:
     with kafka_server.client() as wire:
         nodes = wire.metadata().brokers
 
         assert [(each.host, each.port) for each in nodes] == [(ADVERTISED, kafka_server.port)]
-        assert ADVERTISED.encode() in wire.received
+        assert {each for each in kafka_server.secrets if each in wire.received} >= {
+            ADVERTISED.encode(),
+            kafka_server.port.to_bytes(4),
+        }
 
 
 def test_every_api_of_this_kafka_is_offered_share_groups_too(kafka_server: KafkaServer) -> None:
