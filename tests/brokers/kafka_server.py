@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shlex
+import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -70,6 +72,27 @@ SETTINGS = {
     "allow.everyone.if.no.acl.found": "true",
     "sasl.enabled.mechanisms": ",".join(MECHANISMS),
 }
+
+
+_given: set[int] = set()
+
+
+def own_port() -> int:
+    """A loopback port that nobody listens on and that the system gives to no outgoing connection.
+
+    A node binds its ports seconds after they were chosen, and again after it was killed; meanwhile the other nodes and every
+    other test open connections, and one of those would have the port. Hence below the range that connections are numbered from.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(max(1024, lowest // 2), lowest) if lowest > 2048 else free_port()
+        if port in _given:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+            _given.add(port)
+            return port
 
 
 def offered() -> str | None:
@@ -140,7 +163,7 @@ class KafkaServer:
         return self.folder / "server.log"
 
     def choose_ports(self) -> None:
-        self.ports = {name: free_port() for name in (*self.listeners, CONTROLLER)}
+        self.ports = {name: own_port() for name in (*self.listeners, CONTROLLER)}
 
     def start(self) -> None:
         """Starts it, the second time on the same ports and with what it had.

@@ -14,7 +14,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 
 from .kafka_clients import CODECS, Record, Value, admin, consume, create_topics, login, produce
 from .kafka_cluster import KafkaCluster
-from .kafka_java import KafkaTool, java
+from .kafka_java import HOW, KafkaTool, java
 from .kafka_mock import KafkaMock
 from .kafka_programs import KafkaJs, Kcat, PythonScript
 from .kafka_server import (
@@ -32,7 +32,7 @@ from .kafka_server import (
     USERS,
     KafkaServer,
 )
-from .mode import BROKERS
+from .mode import BROKERS, absent
 from .processes import has_image, wait_until
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def topic() -> str:
 def own_server(tmp_path: Path) -> Iterator[KafkaServer]:
     """A broker of the test's own, as a process, not started."""
     if java() is None:
-        pytest.skip("the session's broker is a container, and there is no Java here: make brokers")
+        absent("kafka", HOW)
     server = KafkaServer(tmp_path, PROCESS, listeners=(PLAIN, SASL))
     yield server
     server.stop()
