@@ -311,7 +311,7 @@ def test_surface_prints_the_table_of_a_protocol_and_without_one_of_each(capsys: 
         tables.append(f"{protocol}\n" + capsys.readouterr().out)
         assert operation in tables[-1]
     assert cli.main(["surface"]) == 0
-    assert capsys.readouterr().out == "\n".join(tables)
+    assert capsys.readouterr().out == "".join(tables)
     assert cli.main(["surface", "gopher"]) == 2
 
 
