@@ -1,0 +1,109 @@
+"""Header fields: which are sent on, and what of them is written anew. What is not listed stays behind.
+
+to the server   what judging and serving need: no other name for the reader, the place or the method
+to the reader   what a browser needs: nothing that tells about contents, and no way round Veil
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from .wire import Fields
+
+TO_SERVER = frozenset(
+    {b"accept", b"accept-language", b"authorization", b"content-type", b"cookie", b"origin", b"user-agent", b"x-requested-with"}
+)
+TO_READER = frozenset(
+    {
+        b"access-control-allow-credentials",
+        b"access-control-allow-headers",
+        b"access-control-allow-methods",
+        b"access-control-allow-origin",
+        b"access-control-expose-headers",
+        b"access-control-max-age",
+        b"allow",
+        b"cache-control",
+        b"content-disposition",
+        b"content-language",
+        b"content-security-policy",
+        b"content-type",
+        b"date",
+        b"expires",
+        b"location",
+        b"pragma",
+        b"permissions-policy",
+        b"referrer-policy",
+        b"server",
+        b"set-cookie",
+        b"strict-transport-security",
+        b"vary",
+        b"www-authenticate",
+        b"x-content-type-options",
+        b"x-frame-options",
+        b"x-xss-protection",
+    }
+)
+OF_ASSETS = frozenset({b"etag", b"last-modified", b"content-encoding"})
+"""Of what holds no contents they pass as well."""
+IDENTITY = (b"accept-encoding", b"identity")
+
+
+def to_server(fields: Fields, host: bytes, own: Collection[bytes], *, accept: bytes | None = None) -> Fields:
+    """The fields of a request as the server gets them. `own` are the hosts by which Veil is called: an origin there is
+    the server's own; `accept` is asked for in place of what the reader accepts."""
+    kept: Fields = [(b"host", host)]
+    for name, value in fields:
+        if name not in TO_SERVER or (name == b"accept" and accept is not None):
+            continue
+        if name == b"origin":
+            value = origin(value, host, own)
+        kept.append((name, value))
+    if accept is not None:
+        kept.append((b"accept", accept))
+    return [*kept, IDENTITY, (b"connection", b"keep-alive")]
+
+
+def origin(value: bytes, host: bytes, own: Collection[bytes]) -> bytes:
+    """Where a page came from, as the server would see it: from itself, if it came from Veil."""
+    _, mark, rest = value.partition(b"://")
+    return b"http://" + host if mark and rest.lower() in own else value
+
+
+def to_reader(fields: Fields, host: bytes, *, holds_contents: bool) -> Fields:
+    """The fields of an answer as the reader gets them, without framing."""
+    passed = TO_READER if holds_contents else TO_READER | OF_ASSETS
+    kept: Fields = []
+    for name, value in fields:
+        if name not in passed:
+            continue
+        if name == b"location":
+            here = location(value, host)
+            if here is None:
+                continue
+            value = here
+        elif name == b"set-cookie":
+            value = cookie(value)
+        kept.append((name, value))
+    return kept
+
+
+def location(value: bytes, host: bytes) -> bytes | None:
+    """A place on this server as a path, so that it is asked for through Veil; None for any other."""
+    try:
+        told = urlsplit(value.decode("ascii"))
+    except (UnicodeDecodeError, ValueError):
+        return None
+    if told.netloc and told.netloc.lower().encode() != host.lower():
+        return None
+    if (told.scheme and told.scheme not in ("http", "https")) or not told.path.startswith("/") or told.path.startswith("//"):
+        return None
+    query = f"?{told.query}" if told.query else ""
+    fragment = f"#{told.fragment}" if told.fragment else ""
+    return f"{told.path}{query}{fragment}".encode()
+
+
+def cookie(value: bytes) -> bytes:
+    """A cookie without the server's own domain: it is the browser's host that it belongs to."""
+    parts = [each for each in value.split(b";") if not each.strip().lower().startswith(b"domain=")]
+    return b";".join(parts)
