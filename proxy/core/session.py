@@ -65,14 +65,14 @@ class SessionSettings:
     """Whether answers say what was masked or lifted, where the protocol has a place for it."""
     token_claim: str | None = None
     """The claim of a bearer token that the broker takes the reader's name from; None: a token names nobody."""
+    shared: object = None
+    """What the sessions of one connection know together, made by the protocol's `shared`."""
     upstream: str = ""
     """The server's host and port, as the config says them: what an HTTP server is called by."""
     names: tuple[str, ...] = ()
     """Host names by which readers call Veil, beside its number."""
     login: tuple[str, str] | None = field(default=None, repr=False)
     """A user and password of Veil's own, for what it has to know of a server."""
-    shared: object = None
-    """What the sessions of one connection know together, made by the protocol's `shared`."""
 
 
 @dataclass(frozen=True, slots=True)
