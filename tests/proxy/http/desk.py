@@ -148,6 +148,7 @@ class Desk:
 
     def ask(self, data: bytes) -> bytes:
         """What goes up because of bytes of the reader."""
+        self.play.sent_up()
         self.play.reader(data)
         return self.play.sent_up()
 
