@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import json
+import secrets
 import typing
 import uuid
 from collections.abc import Iterator, Mapping
@@ -18,10 +19,9 @@ from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from rules.audit import broken_links
-from tests.brokers.kafka_clients import Record
-from tests.brokers.kafka_server import USERS
+from tests.brokers.kafka_clients import Record, create_topics
+from tests.brokers.kafka_server import USERS, KafkaServer
 from tests.brokers.kafka_wire_client import KafkaWireClient, decode
-from tests.brokers.processes import wait_until
 from tests.brokers.veil import Veil
 from tests.canary import Canary
 
@@ -242,6 +242,19 @@ def read_all(client: Wire, version: int, topic: str, **more: Any) -> Iterator[An
         offset = max(found, default=end)
 
 
+def new_topic(server: KafkaServer, prefix: str, *, partitions: int = 1, **config: str) -> str:
+    """A topic that no test had, and that keeps records of any age."""
+    name = f"{prefix}-{secrets.token_hex(4)}"
+    create_topics(server.address, name, partitions=partitions, config={"retention.ms": "-1", **config})
+    return name
+
+
+def log_end(server: KafkaServer, topic: str) -> int:
+    """Where the partition ends, as the broker itself says."""
+    with Wire(server.host, server.port) as direct:
+        return int(direct.partition(12, topic).high_watermark)
+
+
 # what Veil wrote down
 
 
@@ -258,7 +271,3 @@ def whole_trail(veil: Veil, canary: Canary, *clients: KafkaWireClient) -> None:
 def in_force(veil: Veil, rules: str, name: str = "rules.yaml") -> None:
     veil.write_rules(rules, name)
     veil.wait_rules()
-
-
-def eventually(condition: Any, what: str) -> None:
-    wait_until(condition, what)

@@ -21,6 +21,7 @@ from .scenery import (
     WALK,
     Wire,
     hidden_by,
+    new_topic,
     opened,
     read_all,
     reader,
@@ -78,7 +79,7 @@ def _topics(server: KafkaServer, codec: str, secret: str) -> dict[str, list[Reco
     """A topic a kind of rule, in one codec, and what was written to it; transactions behind it, one of them aborted."""
     suffix = f"{codec}-{secrets.token_hex(4)}"
     topics = {f"walk-{kind}-{suffix}": hidden_by(kind, secret) for kind in EVERY_KIND}
-    create_topics(server.address, *topics)
+    create_topics(server.address, *topics, config={"retention.ms": "-1"})
     for topic, records in topics.items():
         kind = topic.split("-")[1]
         produce(server.address, topic, records, codec=codec)
@@ -156,8 +157,7 @@ def test_whoever_reads_uncommitted_is_shown_no_more_of_an_aborted_transaction(
     kafka_server: KafkaServer, veil: VeilFactory, canary: Canary
 ) -> None:
     secret = canary.text()
-    topic = f"walk-json_path-aborted-{secrets.token_hex(4)}"
-    create_topics(kafka_server.address, topic)
+    topic = new_topic(kafka_server, "walk-json_path-aborted")
     produce(kafka_server.address, topic, hidden_by("json_path", secret), codec="zstd", transaction=f"{topic}-t", abort=True)
     one = veil(WALK, platform="kafka", upstream=kafka_server.at(SASL))
 
