@@ -94,7 +94,7 @@ class Lens:
             hits = cut.hits
             if hits or cut.whole is not None:
                 shown = cut.data
-                if DOT_BYTES not in shown:
+                if shown.find(DOT_BYTES) < 0:
                     self._cluster.remember(self._topic, shown)
                 # By identity: plans keep their hits ready, and to hash what they say takes as long as to find them.
                 told = id(hits), cut.whole
