@@ -106,12 +106,19 @@ def test_a_node_that_comes_back_at_another_address_is_reached_there_by_the_same_
         kafka_cluster.start(moved)
 
         wait_until(lambda: leads(running, moved), "the port leads to where it is now", START_S)
-        wait_until(lambda: moved in leaders(kafka_cluster, topic, 1), "it leads again", START_S)
         wait_for_more(lambda: len(reader.seen), 200, "records are read")
         made.stop()
         wait_until(lambda: numbers([reader]) >= made.taken, "all that was taken is read", 30)
 
-    assert made.failed == []
+    later = new_topic("moved")
+    create_topics(kafka_cluster.address(), later, partitions=PARTITIONS, replication=3)
+    assert moved in leaders(kafka_cluster, later, 1), "of a new topic it leads a part"
+    with Producing(running.address, later, PARTITIONS, canary.text()) as more:
+        wait_until(lambda: len(more.taken) > 50, "it takes records")
+    with Consuming(running.address, later, alone=PARTITIONS) as at_once:
+        wait_until(lambda: numbers([at_once]) == more.taken, "they are read")
+
+    assert made.failed == more.failed == []
     assert node_addresses(running) == before
-    assert cards([reader]) == {MASK}
-    canary.assert_nowhere(running, [reader])
+    assert cards([reader, at_once]) == {MASK}
+    canary.assert_nowhere(running, [reader, at_once])
