@@ -22,6 +22,7 @@ from .desk import (
     Desk,
     answer,
     asked,
+    broken,
     login,
     messages,
     request,
