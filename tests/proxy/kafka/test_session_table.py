@@ -146,7 +146,7 @@ GUARDED = [(each.key, version) for each in ROWS if each.act is Act.GUARD for ver
 def guarded_request(key: int, version: int) -> Message:
     codec = schema.request(key, version)
     request = codec.blank()
-    for array in ("creations", "filters", "deletions", "upsertions"):
+    for array in ("creations", "filters", "deletions", "upsertions", "entries"):
         if array in request:
             request[array] = [codec.item(array).blank()]
     return request
