@@ -113,15 +113,16 @@ def _look(state: State, name: bytes, view: View, part: Message) -> tuple[Refusal
     inspector = Inspector(view.plan if view.masks else None, state.cluster, name)
     bounds = Bounds(opened_bytes=state.viewer.policy.limits.max_value_bytes)
     records = part["records"]
+    spliced = None
     try:
         spliced = splice(records, inspector.edit, bounds=bounds)
-        is_read = not spliced.cut and whole_batches(records, len(records), at_least_one=True) == len(records)
     except MaskedItem as item:
         why = item.written
         return Refusal(why.rule, why.field, why.reason), why.index
     except BadRecords:
-        is_read = False
-    if not is_read:
+        pass
+    is_whole = whole_batches(records, len(records), at_least_one=True) == len(records)
+    if spliced is None or spliced.cut or not is_whole:
         if not view.covered:
             return None  # the broker's to refuse
         rule = None if view.refusal is None else view.refusal.rule
