@@ -26,14 +26,14 @@ from proxy.core.errors import WireError
 from proxy.protocols.kafka import schema, wire
 from proxy.protocols.kafka.records import BadRecords, splice
 from proxy.protocols.kafka.records.compression import compress
-from proxy.protocols.kafka.schema import TAGS, Message
+from proxy.protocols.kafka.schema import TAGS
 from proxy.protocols.kafka.session.pending import MOST_BYTES, MOST_REQUESTS
 from proxy.protocols.kafka.surface import ROWS, Act, row
 from rules.model import RuleBook
 from rules.policy import Policy
 from tests.fuzz.kafka_frames import Failed, Fuzzer
 from tests.proxy.kafka.desk import CANARY, CLIENT, Desk, batch, fetch_request, header, path, record, rule
-from tests.proxy.kafka.entities import entity_of, made, written
+from tests.proxy.kafka.entities import entity_of, made
 
 PRODUCE, FETCH, METADATA, SHARE_FETCH = 0, 1, 3, 78
 FRAMES_OF_A_PLAY = 60
@@ -78,7 +78,7 @@ SECTIONS = sections()
 class Anywhere(dict[int, Endpoint]):
     """Every node is reached at one place."""
 
-    def get(self, key: int, default: object = None) -> Endpoint:  # type: ignore[override]
+    def get(self, key: int, default: object = None) -> Endpoint:
         return Endpoint("veil.example", 19100)
 
 

@@ -8,13 +8,16 @@ import contextlib
 import json
 
 import pytest
+from crc32c import crc32c
 
 from proxy.core.errors import WireError
 from proxy.core.session import SessionSettings
 from proxy.core.steps import Ask
 from proxy.protocols.kafka import schema, wire
+from proxy.protocols.kafka.records.compression import compress
 from proxy.protocols.kafka.schema import Message
 from proxy.protocols.kafka.session import pending
+from proxy.protocols.kafka.surface import ROWS, Contents, Row
 from tests.canary import assert_no_canary
 
 from .desk import (
@@ -382,3 +385,85 @@ def test_an_answer_of_another_kind_than_its_request_is_nonsense_or_bears_no_cont
         with contextlib.suppress(WireError):
             desk.play.server(wire.sized(desk.correlation_id.to_bytes(4, "big"), b"\0", card() * 10))
         assert_no_canary(desk.play.to_reader, CANARY.decode())
+
+
+# Two worlds that differ in what is masked alone
+
+SHORT, LONG = b"7", CANARY * 40
+"""The same card, as far as a masked reader is to know."""
+CODECS = range(5)
+
+
+def section_of(secret: bytes, codec: int) -> bytes:
+    """Three batches around the secret, with a filler that no rule covers."""
+    made = []
+    for number in range(3):
+        plain = batch(record(b"k", card(secret), [(b"h", b"1")]), record(b"k", None, offset=1), base=2 * number)
+        if codec:
+            body = compress(codec, plain[61:], plain[61:])
+            plain = plain[:21] + codec.to_bytes(2, "big") + plain[23:61] + body
+            plain = (
+                plain[:8]
+                + (len(plain) - 12).to_bytes(4, "big")
+                + plain[12:17]
+                + crc32c(plain[21:]).to_bytes(4, "big")
+                + plain[21:]
+            )
+        made.append(plain)
+    return b"".join(made)
+
+
+def brokers_answer(key: int, version: int, secret: bytes, codec: int, most: int = 1 << 20) -> Message:
+    """What a broker tells of a topic with that secret; whatever is computed from its records depends on them."""
+    answer = schema.response(key, version).blank()
+    section = section_of(secret, codec)
+    if key == FETCH:
+        cut = section[: max(most, len(section) // 3)]
+        answer = fetch_answer(version, b"orders" if version < 13 else ORDERS_ID, cut)
+    elif key == SHARE_FETCH:
+        topics = schema.response(key, version).item("responses")
+        part = topics.item("partitions").blank() | {"records": section}
+        part["acquired_records"] = [{"first_offset": 0, "last_offset": 5, "delivery_count": 1}]
+        answer["responses"] = [{"topic_id": ORDERS_ID, "partitions": [part]}]
+    elif key == 35:
+        results = schema.response(key, version).item("results")
+        part = results.item("topics").item("partitions").blank() | {"partition_size": len(section)}
+        more = {"total_bytes": 1 << 30, "usable_bytes": (1 << 30) - len(section)} if version >= 4 else {}
+        answer["results"] = [results.blank() | {"topics": [{"name": b"orders", "partitions": [part]}]} | more]
+    if key in {FETCH, SHARE_FETCH}:
+        answer["throttle_time"] = len(section)  # of a reader with a quota of a byte a millisecond
+    return answer
+
+
+@pytest.mark.parametrize("row", [each for each in ROWS if not each.hidden], ids=lambda each: each.name)
+def test_what_is_masked_and_how_long_it_is_changes_no_answer(row: Row) -> None:
+    for version in row.versions:
+        if not schema.versions(row.key) or version not in schema.versions(row.key):
+            continue
+        for codec in CODECS if row.key in {FETCH, SHARE_FETCH} else (0,):
+            told = []
+            answers = [brokers_answer(row.key, version, secret, codec) for secret in (SHORT, LONG)]
+            for answer in answers:
+                desk = Desk()
+                desk.cluster.learn(ORDERS_ID, b"orders")
+                request = schema.request(row.key, version).blank() | ({"acks": 1} if row.key == PRODUCE else {})
+                if row.key == FETCH:
+                    request = fetch_request(version, b"orders" if version < 13 else ORDERS_ID)
+                went_up = desk.ask(row.key, version, request)
+                told.append((went_up, desk.answer(answer) if went_up else b"", desk.play.to_reader))
+            assert told[0] == told[1]
+            assert (answers[0] != answers[1]) == (row.contents is not Contents.NO and row.key != PRODUCE)
+
+
+@pytest.mark.parametrize("size", [1, 200, 240, 300, 600, 1000, 5000, 1 << 20])
+@pytest.mark.parametrize("codec", CODECS)
+def test_no_size_that_a_reader_asks_for_tells_the_size_of_what_is_masked(size: int, codec: int) -> None:
+    told = []
+    for secret in (SHORT, LONG):
+        desk = Desk()
+        request = fetch_request(12, b"orders", partition_max_bytes=size, max_bytes=size, min_bytes=size)
+        [(_, _, sent)] = desk.ask(FETCH, 12, request)
+        most = min(sent["max_bytes"], sent["topics"][0]["partitions"][0]["partition_max_bytes"])
+        told.append((sent, desk.answer(brokers_answer(FETCH, 12, secret, codec, most))))
+
+    assert told[0] == told[1]
