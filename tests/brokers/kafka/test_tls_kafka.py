@@ -110,7 +110,7 @@ def test_kcat_speaks_tls_to_it(kafka_server: KafkaServer, veil: VeilFactory, can
     told: Told = {"ssl.ca.location": str(own.path)}
     bob = Kcat(running.address, {**login("bob", tls=True), **told})
     alice = Kcat(running.address, {**login("alice", tls=True), **told})
-    words = "-C", "-t", topic, "-o", "beginning", "-e", "-q"
+    words = "-C", "-m", "30", "-t", topic, "-o", "beginning", "-e", "-q"
 
     assert [json.loads(line) for line in bob.run(*words).splitlines()] == [{"card": MASK, "n": each} for each in range(5)]
     assert [json.loads(line)["card"] for line in alice.run(*words).splitlines()] == [card] * 5
