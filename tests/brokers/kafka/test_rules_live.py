@@ -99,8 +99,7 @@ def flip(server: KafkaServer, veil: VeilFactory, canary: Canary, times: int) -> 
     running = veil(FLIPS[0], upstream=server)
     card = canary.text()
     kept = [
-        Record(value(card, each, left="the-left-one", right="the-right-one"), partition=each % PARTITIONS)
-        for each in range(300)
+        Record(value(card, each, left="the-left-one", right="the-right-one"), partition=each % PARTITIONS) for each in range(300)
     ]
     produce(server.address, topic, kept)
     rounds: list[list[Consuming]] = []
