@@ -200,7 +200,11 @@ class Wire(KafkaWireClient):
 def reader(veil: Veil, user: str = "bob", port: int | None = None) -> Wire:
     """One who has logged in by PLAIN."""
     client = Wire(veil.host, veil.port if port is None else port)
-    client.enter(user)
+    try:
+        client.enter(user)
+    except BaseException:
+        client.close()
+        raise
     return client
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from tests.brokers.kafka_clients import Record, consume, login, produce
@@ -16,7 +17,7 @@ from tests.brokers.kafka_server import SASL, USERS, KafkaServer
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary
 
-from .scenery import CARDS, REFUSED, Wire, card, entries, log_end, new_topic, reader, whole_trail
+from .scenery import CARDS, REFUSED, Wire, card, entity, entries, log_end, new_topic, reader, whole_trail
 
 pytestmark = pytest.mark.slow
 
@@ -214,10 +215,6 @@ def test_the_answer_says_which_record_was_refused_and_the_other_partition_is_wri
                 assert "$.card" in said[0].error_message
         # nobody answers a refused write that wants no answer, and the next one has its own
         parts = [{"index": 0, "records": masked}]
-        from kio.index import load_request_schema
-
-        from .scenery import entity
-
         data = {"acks": 0, "timeout": dt.timedelta(seconds=5), "topic_data": [{"name": topic, "partition_data": parts}]}
         bob.send(entity(load_request_schema(PRODUCE, 12), data))
         assert bob.topic_id(topic) == own_id
