@@ -102,7 +102,7 @@ def _ports(listener: dict[str, Any], brokers: dict[str, Any], loc: Loc) -> Told:
     if listen.port == 0:
         yield where, "`brokers: {ports: …}` is needed, since the listener has no port of its own to count from"
     elif default_ports(listen).stop - 1 > LAST_PORT:
-        yield where, f"`brokers: {{ports: …}}` is needed, since the {DEFAULT_PORTS} ports behind {listen.port} are too few"
+        yield where, f"`brokers: {{ports: …}}` is needed, since there are not {DEFAULT_PORTS} ports behind {listen.port}"
 
 
 def _advertised(listener: dict[str, Any], brokers: dict[str, Any], loc: Loc) -> Told:

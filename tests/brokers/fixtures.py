@@ -90,7 +90,7 @@ def kafka_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaClust
     """Three nodes for the tests of one file."""
     cluster = KafkaCluster(tmp_path_factory.mktemp("kafka-cluster"))
     try:
-        cluster.begin()
+        cluster.first()
         yield cluster
     finally:
         cluster.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from . import mode
@@ -25,8 +26,13 @@ class KafkaCluster:
             server = KafkaServer(own, listeners=(PLAIN, SASL), heap="256m")
             server.node_id = node
             server.replication = len(NODES)
-            server.choose_ports()
             self.nodes[node] = server
+        self._choose_ports()
+
+    def _choose_ports(self) -> None:
+        for server in self.nodes.values():
+            server.choose_ports()
+            shutil.rmtree(server.folder / "data", ignore_errors=True)
         voters = {node: server.ports[CONTROLLER] for node, server in self.nodes.items()}
         for server in self.nodes.values():
             server.voters = voters
@@ -39,6 +45,23 @@ class KafkaCluster:
     def secrets(self) -> tuple[bytes, ...]:
         """As of one node: what may be in no byte that a reader gets."""
         return tuple(sorted({each for server in self.nodes.values() for each in server.secrets}))
+
+    def first(self) -> None:
+        """Starts all.
+
+        Raises:
+            OSError: they did not come up, nor did they on other ports.
+        """
+        for attempt in range(3):
+            try:
+                self.begin()
+            except OSError:
+                self.stop()
+                if attempt == 2:
+                    raise
+                self._choose_ports()  # somebody took a port between the look and the start
+            else:
+                return
 
     def begin(self) -> None:
         """Starts all that do not run, at once, and returns when each knows of all."""

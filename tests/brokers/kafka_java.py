@@ -81,7 +81,8 @@ def command(name: str, *arguments: str, heap: str = "128m", log: str = "log4j2.p
     interpreter = java()
     if interpreter is None:
         mode.absent("kafka", HOW)
-    flags = [share or f"-XX:SharedArchiveFile={archive()}", f"-Xmx{heap}", *JVM, f"-Dlog4j2.configurationFile={HERE / log}"]
+    shared = f"-XX:SharedArchiveFile={archive()}" if archive().exists() else "-Xshare:auto"
+    flags = [share or shared, f"-Xmx{heap}", *JVM, f"-Dlog4j2.configurationFile={HERE / log}"]
     return [interpreter, *flags, "-cp", f"{HOME / 'libs'}/*", name, *arguments]
 
 

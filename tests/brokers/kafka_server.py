@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shlex
+import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.certificates import Authority, Made
 
@@ -71,6 +74,27 @@ SETTINGS = {
 }
 
 
+_given: set[int] = set()
+
+
+def own_port() -> int:
+    """A loopback port that nobody listens on and that the system gives to no outgoing connection.
+
+    A node binds its ports seconds after they were chosen, and again after it was killed; meanwhile the other nodes and every
+    other test open connections, and one of those would have the port. Hence below the range that connections are numbered from.
+    """
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(max(1024, lowest // 2), lowest) if lowest > 2048 else free_port()
+        if port in _given:
+            continue
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+            _given.add(port)
+            return port
+
+
 def offered() -> str | None:
     """How this run has its broker, or None."""
     process = PROCESS if java() is not None else None
@@ -85,6 +109,9 @@ def offered() -> str | None:
 
 class KafkaServer:
     """One node and the means to disturb it. `settings` go over those above."""
+
+    _leaves: ClassVar[KafkaServer | None] = None
+    """The one of this run that leaves the archive of classes."""
 
     def __init__(
         self,
@@ -127,15 +154,16 @@ class KafkaServer:
 
     @property
     def secrets(self) -> tuple[bytes, ...]:
-        """What may be in no byte that a reader gets: where the broker says that it is."""
-        return (ADVERTISED.encode(), *(str(port).encode() for port in self.ports.values()))
+        """What may be in no byte that a reader gets: where the broker says that it is, ports as text and as the wire's int32."""
+        ports = self.ports.values()
+        return (ADVERTISED.encode(), *(str(port).encode() for port in ports), *(port.to_bytes(4) for port in ports))
 
     @property
     def log(self) -> Path:
         return self.folder / "server.log"
 
     def choose_ports(self) -> None:
-        self.ports = {name: free_port() for name in (*self.listeners, CONTROLLER)}
+        self.ports = {name: own_port() for name in (*self.listeners, CONTROLLER)}
 
     def start(self) -> None:
         """Starts it, the second time on the same ports and with what it had.
@@ -185,9 +213,10 @@ class KafkaServer:
         self._running = Process(command("kafka.Kafka", config, heap=self.heap, share=self._first()), self.log)
 
     def _first(self) -> str:
-        # The first node on a machine leaves the archive that the next ones start from, when it ends.
-        if archive().exists():
+        # The first node on a machine leaves the archive that the next ones start from, when it ends; one, as it takes 4 s.
+        if archive().exists() or KafkaServer._leaves not in {None, self}:
             return ""
+        KafkaServer._leaves = self
         self._archive = archive().with_suffix(f".{os.getpid()}.{self.node_id}")
         return f"-XX:ArchiveClassesAtExit={self._archive}"
 
@@ -295,9 +324,10 @@ class KafkaServer:
         if self._paused:
             self.resume()
         if self._archive is not None and isinstance(running, Process) and running.alive():
-            with contextlib.suppress(TimeoutError):
-                running.terminate(30)
+            with contextlib.suppress(OSError):  # without an archive a start takes longer, and that is all
+                running.terminate(60)
                 self._archive.rename(archive())
+            self._archive.unlink(missing_ok=True)
         running.stop()
 
 

@@ -14,7 +14,7 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 
 from .kafka_clients import CODECS, Record, Value, admin, consume, create_topics, login, produce
 from .kafka_cluster import KafkaCluster
-from .kafka_java import KafkaTool, java
+from .kafka_java import HOW, KafkaTool, java
 from .kafka_mock import KafkaMock
 from .kafka_programs import KafkaJs, Kcat, PythonScript
 from .kafka_server import (
@@ -32,7 +32,7 @@ from .kafka_server import (
     USERS,
     KafkaServer,
 )
-from .mode import BROKERS
+from .mode import BROKERS, absent
 from .processes import has_image, wait_until
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def topic() -> str:
 def own_server(tmp_path: Path) -> Iterator[KafkaServer]:
     """A broker of the test's own, as a process, not started."""
     if java() is None:
-        pytest.skip("the session's broker is a container, and there is no Java here: make brokers")
+        absent("kafka", HOW)
     server = KafkaServer(tmp_path, PROCESS, listeners=(PLAIN, SASL))
     yield server
     server.stop()
@@ -167,12 +167,15 @@ def test_a_certificate_names_a_client_and_none_is_needed(kafka_server: KafkaServ
     assert len(consume(kafka_server.address, topic, 2)) == 2
 
 
-def test_the_broker_says_localhost_and_its_port(kafka_server: KafkaServer) -> None:
+def test_the_broker_says_localhost_and_its_port_and_both_can_be_searched_for(kafka_server: KafkaServer) -> None:
     with kafka_server.client() as wire:
         nodes = wire.metadata().brokers
 
         assert [(each.host, each.port) for each in nodes] == [(ADVERTISED, kafka_server.port)]
-        assert ADVERTISED.encode() in wire.received
+        assert {each for each in kafka_server.secrets if each in wire.received} >= {
+            ADVERTISED.encode(),
+            kafka_server.port.to_bytes(4),
+        }
 
 
 def test_every_api_of_this_kafka_is_offered_share_groups_too(kafka_server: KafkaServer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.kafka.scenery import RULES, assert_no_address
+from tests.brokers.kafka.cards import RULES, assert_no_address
 from tests.brokers.kafka_clients import Record, create_topics, login, produce
 from tests.brokers.kafka_server import SASL, KafkaServer
 from tests.brokers.veil import Veil, VeilFactory

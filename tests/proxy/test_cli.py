@@ -305,11 +305,13 @@ def test_explain_names_the_rule_and_the_grant(rules: Path, capsys: pytest.Captur
 
 
 def test_surface_prints_the_table_of_a_protocol_and_without_one_of_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["surface", "redis"]) == 0
-    table = capsys.readouterr().out
-    assert "HGETALL" in table
+    tables = []
+    for protocol, operation in (("kafka", "ShareFetch"), ("redis", "HGETALL")):
+        assert cli.main(["surface", protocol]) == 0
+        tables.append(f"{protocol}\n" + capsys.readouterr().out)
+        assert operation in tables[-1]
     assert cli.main(["surface"]) == 0
-    assert capsys.readouterr().out == "redis\n" + table
+    assert capsys.readouterr().out == "".join(tables)
     assert cli.main(["surface", "gopher"]) == 2
 
 

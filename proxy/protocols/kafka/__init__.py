@@ -9,4 +9,6 @@ from .cluster import Cluster
 from .session import KafkaSession
 from .surface import surface_text
 
-PROTOCOL = ProtocolEntry("kafka", frozenset({Platform.KAFKA}), KafkaSession, surface_text, shared=Cluster, has_nodes=True)
+PROTOCOL = ProtocolEntry(
+    "kafka", frozenset({Platform.KAFKA}), KafkaSession, surface_text, shared=Cluster, has_nodes=True, has_tokens=True
+)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from rules import marks
 from rules.methods import DOT
-from rules.model import Hit
 from rules.plan import Plan
 from rules.view import Masked, View
 
@@ -50,7 +49,6 @@ class Lens:
 
     def __init__(self, views: tuple[View, ...], cluster: Cluster, *, markers: bool) -> None:
         self._views = tuple(view for view in views if view.masks)
-        self._view = self._views[0] if len(self._views) == 1 else None
         self._cluster = cluster
         self._topic = views[0].resource.name
         self._markers = markers
@@ -58,8 +56,10 @@ class Lens:
         plans = [view.plan for view in self._views if view.plan is not None]
         self._keys = any(plan.speaks_of_keys for plan in plans)
         self._headers = any(plan.speaks_of_headers for plan in plans)
-        self._marks: dict[tuple[object, ...], bytes] = {}
-        self._hits: Counter[tuple[tuple[Hit, ...], str | None]] = Counter()
+        self._simple = self._views[0] if len(self._views) == 1 and not (self._keys or self._headers) else None
+        self._seen: dict[object, _Seen] = {}
+        self._masked: Counter[tuple[str, str]] = Counter()
+        self._whole: Counter[str] = Counter()
         lifted = [rule for view in views if view.lifted for rule in view.rules]
         self._lifted = b""
         if lifted and markers and not self._views:
@@ -67,31 +67,53 @@ class Lens:
 
     def edit(self, key: bytes | None, value: bytes | None, headers: bytes) -> Edited | None:
         """As `records.Edit`: the record as the reader sees it; None where that is the very record."""
+        if self._simple is not None:
+            return self._edit_value(self._simple, key, value, headers)
         cuts: list[Masked] = []
-        new_value = new_key = None
-        if value is not None:
-            new_value = self._value(value, cuts)
-        if key is not None:
-            new_key = self._key(key, cuts) if self._keys else key
+        new_value = None if value is None else self._value(value, cuts)
+        new_key = None if key is None else self._key(key, cuts)
         section = headers
         if headers != NO_HEADERS and (self._headers or MARK_PREFIX in headers.lower()):
             section = self._section(headers, cuts)
         if cuts:
-            for cut in cuts:
-                self._hits[cut.hits, cut.whole] += 1
-            if self._markers:
-                section = _with(section, self._mark(cuts))
+            told = tuple((id(cut.hits), cut.whole) for cut in cuts)
+            section = self._marked(section, self._seen.get(told) or self._tell(told, cuts))
         elif self._lifted:
             section = _with(section, self._lifted)
         elif section is headers:
             return None
         return new_key, new_value, section
 
+    def _edit_value(self, view: View, key: bytes | None, value: bytes | None, headers: bytes) -> Edited | None:
+        """The same where one view masks, and values alone: what nearly all records go through."""
+        section = headers
+        if headers != NO_HEADERS and MARK_PREFIX in headers.lower():
+            section = self._section(headers, [])
+        if value is not None:
+            cut = view.value(value)
+            hits = cut.hits
+            if hits or cut.whole is not None:
+                shown = cut.data
+                if shown.find(DOT_BYTES) < 0:
+                    self._cluster.remember(self._topic, shown)
+                # By identity: plans keep their hits ready, and to hash what they say takes as long as to find them.
+                told = id(hits), cut.whole
+                return key, shown, self._marked(section, self._seen.get(told) or self._tell(told, [cut]))
+        return None if section is headers else (key, value, section)
+
+    def _marked(self, section: bytes, seen: _Seen) -> bytes:
+        seen.count += 1
+        if not self._markers:
+            return section
+        if section[0] < 2 * SMALL_COUNT:  # the count is one byte, and stays one
+            return b"%c%b%b" % (section[0] + 2, section[1:], seen.mark)
+        return _with(section, seen.mark)
+
     def _value(self, value: bytes, cuts: list[Masked]) -> bytes:
         shown = value
         for view in self._views:
             cut = view.value(shown)
-            if cut.data is not shown or cut.hits or cut.whole is not None:
+            if cut.hits or cut.whole is not None:
                 cuts.append(cut)
                 shown = cut.data
         if shown is not value and DOT_BYTES not in shown:
@@ -100,6 +122,8 @@ class Lens:
 
     def _key(self, key: bytes, cuts: list[Masked]) -> bytes:
         shown = key
+        if not self._keys:
+            return key
         for view in self._views:
             cut = view.key(shown)
             if cut.hits or cut.whole is not None:
@@ -127,26 +151,35 @@ class Lens:
             kept.append((name, shown))
         return write_headers(kept) if changed else section
 
-    def _mark(self, cuts: list[Masked]) -> bytes:
-        told = tuple((cut.hits, cut.whole, cut.rule) for cut in cuts)
-        mark = self._marks.get(told)
-        if mark is None:
-            if len(self._marks) >= MOST_MARKS:
-                self._marks.clear()
-            mark = self._marks[told] = _entry(MASKED, marks.masked(cuts, self._rules))
-        return mark
+    def _tell(self, told: object, cuts: list[Masked]) -> _Seen:
+        if len(self._seen) >= MOST_MARKS:
+            self._count()
+        seen = self._seen[told] = _Seen(cuts, _entry(MASKED, marks.masked(cuts, self._rules)) if self._markers else b"")
+        return seen
 
-    def counts(self) -> tuple[dict[tuple[str, str], int], dict[str, int]]:
-        """What was masked since the last call, as `Tally.count` takes it."""
-        masked: Counter[tuple[str, str]] = Counter()
-        whole: Counter[str] = Counter()
-        for (hits, reason), count in self._hits.items():
-            for each in {(hit.rule, hit.method) for hit in hits}:
-                masked[each] += count
-            if reason is not None:
-                whole[reason] += count
-        self._hits.clear()
-        return masked, whole
+    def _count(self) -> None:
+        """Counts what was seen. Until then each is held, so that no other has its identity."""
+        for seen in self._seen.values():
+            for each in {(hit.rule, hit.method) for cut in seen.cuts for hit in cut.hits}:
+                self._masked[each] += seen.count
+            for cut in seen.cuts:
+                if cut.whole is not None:
+                    self._whole[cut.whole] += seen.count
+        self._seen.clear()
+
+    def counts(self) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+        """What was masked, as `Tally.count` takes it."""
+        self._count()
+        return self._masked, self._whole
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was masked in a record, the mark that tells of it, and in how many records it was the same."""
+
+    cuts: list[Masked]
+    mark: bytes
+    count: int = 0
 
 
 def _entry(name: bytes, value: bytes) -> bytes:
@@ -156,8 +189,6 @@ def _entry(name: bytes, value: bytes) -> bytes:
 
 def _with(section: bytes, entry: bytes) -> bytes:
     """The headers with one more behind them."""
-    if section[0] < 2 * SMALL_COUNT:  # the zigzag count is one byte, and stays one
-        return b"%c%b%b" % (section[0] + 2, section[1:], entry)
     headers = read_headers(section)
     return write_length(len(headers) + 1) + write_headers(headers)[len(write_length(len(headers))) :] + entry
 

@@ -17,7 +17,7 @@ from tests.brokers.kafka_server import SASL, USERS, KafkaServer
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary, CanaryFound
 
-from .scenery import RULES, assert_no_address
+from .cards import RULES, assert_no_address
 
 pytestmark = pytest.mark.slow
 

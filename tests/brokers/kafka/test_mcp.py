@@ -15,7 +15,7 @@ from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary, CanaryFound
 
 from .mcp import KafkaMcp
-from .scenery import RULES, assert_no_address
+from .cards import RULES, assert_no_address
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def topic(kafka_server: KafkaServer, canary: Canary) -> str:
     name = f"orders-{secrets.token_hex(4)}"
     create_topics(kafka_server.address, name)
     documents = [json.dumps({"card": canary.text(), "n": each}).encode() for each in range(3)]
-    produce(kafka_server.address, name, [Record(each, b"key", [("h", b"1")]) for each in documents], codec="zstd")
+    produce(kafka_server.address, name, [Record(each, b"key", [("h", b"1")]) for each in documents], codec="gzip")
     return name
 
 

@@ -232,3 +232,11 @@ async def test_what_comes_with_the_last_message_of_the_handshake_is_kept(context
 
     assert await server.receive_some() == b"at once"
     assert "at once" not in repr(server)
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+async def test_a_server_side_tells_the_name_that_was_asked_for(contexts: Contexts, name: str) -> None:
+    server, client = await linked(contexts, name)
+
+    assert server.server_name == (None if name == "127.0.0.1" else "localhost"), "an address is none"
+    assert client.server_name is None

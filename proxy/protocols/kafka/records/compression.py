@@ -5,7 +5,7 @@ input is looked at: what stands behind a stream, or beside it in a skippable fra
 
     gzip     several members in a row (Java's reader joins them), nothing behind them
     snappy   raw, or in xerial's frame of blocks (`\\x82SNAPPY\\0`), which is kept
-    lz4      one frame; in formats v0 and v1 also with the header checksum of KAFKA-3160, which is kept
+    lz4      one frame; in format v0 also with the header checksum of KAFKA-3160, which is kept
     zstd     several frames in a row, none of them skippable or with a dictionary; format v2 alone has it
 
 Source: KIP-110; RFC 1952; RFC 8878; the LZ4 frame format 1.6; xerial's SnappyOutputStream; KafkaLZ4BlockInputStream.
@@ -32,8 +32,8 @@ ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 ZSTD_BLOCK = 128 * 1024
 
 
-def decompress(codec: int, data: bytes, bounds: Bounds, *, old: bool = False) -> bytes | memoryview:
-    """The section inside; `old` is for formats v0 and v1.
+def decompress(codec: int, data: bytes, bounds: Bounds, *, magic: int = 2) -> bytes | memoryview:
+    """The section inside of a batch of this format.
 
     Raises:
         BadRecords: no such codec there, not whole, not all of it one section, or more than `bounds` allow.
@@ -46,8 +46,8 @@ def decompress(codec: int, data: bytes, bounds: Bounds, *, old: bool = False) ->
             case 2:
                 return _unsnappy(data, most)
             case 3:
-                return _unlz4(data, most, old)
-            case 4 if not old:
+                return _unlz4(data, most, magic == 0)
+            case 4 if magic == 2:
                 return _unzstd(data, most)
     except BadRecords:
         raise
@@ -129,10 +129,10 @@ def _xerial(section: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _unlz4(data: bytes, most: int, old: bool) -> bytes:
+def _unlz4(data: bytes, most: int, oldest: bool) -> bytes:
     if not data.startswith(LZ4_MAGIC):
         raise BadRecords("not an LZ4 frame")
-    if old and _has_old_checksum(data):
+    if oldest and _has_old_checksum(data):
         data = data[:6] + bytes((_header_checksum(data[4:6]),)) + data[7:]
     frame = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []

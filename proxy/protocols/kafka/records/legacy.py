@@ -48,7 +48,7 @@ def open_message(raw: memoryview, edit: Edit, bounds: Bounds) -> Opened:
         return Opened(None if changed is None else [changed], 1, len(data))
     if outer.key is not None or outer.value is None:
         raise BadRecords("a wrapper with a key, or without a value")
-    inner = bytes(decompress(outer.codec, outer.value, bounds, old=True))
+    inner = bytes(decompress(outer.codec, outer.value, bounds, magic=outer.magic))
     most = bounds.grown(len(inner))
     parts: list[bytes] = []
     at = records = grown = 0

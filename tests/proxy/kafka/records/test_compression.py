@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 
 import cramjam
 import lz4.frame  # type: ignore[import-untyped]
@@ -180,6 +183,58 @@ def test_a_bomb_is_refused_and_takes_no_more_memory_than_is_allowed(codec: int, 
     assert peak < 2.5 * min(most, max(MIB, 100 * len(data))) + 8 * MIB
 
 
+CHILD = """
+import re, sys
+from pathlib import Path
+from proxy.protocols.kafka.records import BadRecords, Bounds
+from proxy.protocols.kafka.records.compression import decompress
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
+
+bombs = sys.stdin.buffer.read()
+before, at = peak(), 0
+while at < len(bombs):
+    size = int.from_bytes(bombs[at + 1 : at + 5], "big")
+    try:
+        decompress(bombs[at], bombs[at + 5 : at + 5 + size], Bounds(opened_bytes=4 * 1024 * 1024))
+    except BadRecords:
+        print(peak() - before)
+    at += 5 + size
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="ru_maxrss starts from that of whoever started the process")
+def test_bombs_take_no_memory_outside_of_python_either() -> None:
+    """In a process of its own, whose peak is that of the bombs and not of what made them. In MiB."""
+    made = [(codec, bomb()) for codec, bomb in BOMBS]
+    given = b"".join(bytes((codec,)) + len(bomb).to_bytes(4, "big") + bomb for codec, bomb in made)
+    ran = subprocess.run([sys.executable, "-c", CHILD], input=given, capture_output=True, check=True)
+    peaks = [int(line) for line in ran.stdout.split()]
+
+    assert len(peaks) == len(made)
+    assert max(peaks) < 40
+
+
+def test_a_panic_in_a_library_is_a_refusal_and_an_interrupt_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panics(_: object) -> int:
+        raise PanicException("S3CR3T")
+
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw_len", panics)
+    with pytest.raises(BadRecords):
+        decompress(SNAPPY, b"x", BOUNDS)
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw_len", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        decompress(SNAPPY, b"x", BOUNDS)
+
+
 @pytest.mark.parametrize("codec", [codec for codec in PACKED if codec not in {"snappy", "xerial"}])
 def test_the_ratio_counts_from_one_mebibyte_on(codec: str) -> None:
     most = Bounds(ratio=2)
@@ -203,7 +258,7 @@ def test_a_codec_that_the_format_lacks_is_refused() -> None:
     with pytest.raises(BadRecords):
         decompress(5, b"x", BOUNDS)
     with pytest.raises(BadRecords):
-        decompress(ZSTD, zstd(b"x"), BOUNDS, old=True)
+        decompress(ZSTD, zstd(b"x"), BOUNDS, magic=1)
 
 
 def test_what_is_raised_says_nothing_of_the_contents_and_has_no_cause() -> None:
