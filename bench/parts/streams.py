@@ -48,8 +48,10 @@ class Run:
     cpu_s: float | None = None
 
 
-@dataclass
-class Path_:
+@dataclass(frozen=True)
+class Way:
+    """Where a reader connects; `pid` is the proxy's."""
+
     name: str
     address: str
     topic: str
@@ -69,13 +71,13 @@ def measure(codec: str) -> dict[str, Run]:
             _fill(server, topic, codec)
         veil = stack.enter_context(_veil(folder, server))
         paths = [
-            Path_(DIRECT, server.address, PLAIN_TOPIC, None),
-            Path_(NOT_COVERED, veil.address, PLAIN_TOPIC, veil.pid),
-            Path_(MASKED, veil.address, COVERED_TOPIC, veil.pid),
+            Way(DIRECT, server.address, PLAIN_TOPIC, None),
+            Way(NOT_COVERED, veil.address, PLAIN_TOPIC, veil.pid),
+            Way(MASKED, veil.address, COVERED_TOPIC, veil.pid),
         ]
         if (other := os.environ.get("KROXYLICIOUS")) is not None:
             address, pid = stack.enter_context(_kroxylicious(folder, server, Path(other)))
-            paths.append(Path_(OTHER, address, PLAIN_TOPIC, pid))
+            paths.append(Way(OTHER, address, PLAIN_TOPIC, pid))
         runs = {path.name: Run(RECORDS, RECORDS * RECORD_BYTES) for path in paths}
         spent: dict[str, float] = {}
         for number in range(ROUNDS + 1):
@@ -135,7 +137,7 @@ virtualClusters:
         interpreter = java()
         assert interpreter is not None
         command = [interpreter, "-Xmx512m", "-cp", f"{jars}/*", str(LAUNCHER), str(config)]
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603  our own words
     try:
         wait_until(lambda: child.poll() is not None or _listens(ports[0]), "Kroxylicious listens", TIMEOUT_S)
         if child.poll() is not None:
