@@ -104,7 +104,7 @@ class Scene:
     # Policies
 
     def policy(self, definition: Value | None, pattern: str | None, apply_to: str | None) -> Steps[Refuse | None]:
-        """A policy that is put, or taken away: refused with a key that copies, or where its pattern can meet what is covered."""
+        """One that is put or taken away: refused with a key that copies, or where its pattern can meet what is covered."""
         if not anything(self.desk).masks:
             return None
         known = definition is not None and definition.is_object and pattern is not None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from ...api import Call
 
-_KIND = re.compile(
-    rb"multipart/form-data; ?boundary=(?:\"([A-Za-z0-9'+_./:=?-]{1,70})\"|([A-Za-z0-9'+_./:=?-]{1,70}))", re.IGNORECASE
-)
+_EDGE = rb"[A-Za-z0-9'+_./:=?-]{1,70}"
+_KIND = re.compile(rb'multipart/form-data; ?boundary=(?:"(%b)"|(%b))' % (_EDGE, _EDGE), re.IGNORECASE)
 _NAME = re.compile(rb'content-disposition: form-data; name="(file|redirect)"(?:; filename="([^"\\\r\n]*)")?', re.IGNORECASE)
 _TYPE = re.compile(rb"content-type: [ -~]*", re.IGNORECASE)
 _PATH = re.compile(rb"[A-Za-z0-9_./#?=%-]*")
