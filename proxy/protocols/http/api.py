@@ -40,6 +40,8 @@ class Answer:
     status: int
     fields: Fields = field(default_factory=list, repr=False)
     content: bytes = field(default=b"", repr=False)
+    marks: Fields = field(default_factory=list)
+    """What Veil says of it to the reader: `veil-masked`, `veil-unmasked`."""
 
 
 @dataclass(frozen=True, slots=True)

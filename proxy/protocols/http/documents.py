@@ -18,6 +18,7 @@ MOST_VALUES = 1_000_000
 _SPACE = re.compile(r"[ \t\n\r]*")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_HALF = re.compile("[\ud800-\udfff]")
 _WORDS = {"true": True, "false": False, "null": None}
 
 
@@ -77,15 +78,26 @@ def parse(data: bytes) -> tuple[str, Value]:
     return text, value
 
 
-def plain(value: Value) -> Any:
-    """What the value says, for a look at it: numbers as int or float."""
+def canonical(value: Value) -> bytes:
+    """The value written anew: without blanks, each number in its spelling."""
+    return "".join(_pieces(value)).encode("utf-8", "surrogatepass")
+
+
+def _pieces(value: Value) -> Iterator[str]:
     if isinstance(value.inside, dict):
-        return {name: plain(each) for name, each in value.inside.items()}
-    if isinstance(value.inside, list):
-        return [plain(each) for each in value.inside]
-    if value.number:
-        return json.loads(value.number)
-    return value.inside
+        yield "{"
+        for number, (name, each) in enumerate(value.inside.items()):
+            yield f"{',' if number else ''}{written(name)}:"
+            yield from _pieces(each)
+        yield "}"
+    elif isinstance(value.inside, list):
+        yield "["
+        for number, each in enumerate(value.inside):
+            yield "," if number else ""
+            yield from _pieces(each)
+        yield "]"
+    else:
+        yield value.number or written(value.inside)
 
 
 def spliced(text: str, changes: list[tuple[Value, str]]) -> bytes:
@@ -100,8 +112,9 @@ def spliced(text: str, changes: list[tuple[Value, str]]) -> bytes:
 
 
 def written(told: object) -> str:
-    """JSON of Veil's own writing."""
-    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    """JSON of Veil's own writing. Half a surrogate pair is written as the escape that it came as."""
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isascii() or not _HALF.search(text) else json.dumps(told, ensure_ascii=True, separators=(",", ":"))
 
 
 def everything(value: Value) -> Iterator[Value]:

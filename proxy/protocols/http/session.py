@@ -277,7 +277,7 @@ class HttpSession:
             answer = yield from exchange.show(Answer(head.status, head.fields, content))
             if not self.viewer.look():
                 break
-        own = fields.to_reader(answer.fields, self._host, holds_contents=True)
+        own = [*fields.to_reader(answer.fields, self._host, holds_contents=True), *answer.marks]
         self._outbox.say(plain(wire.response_bytes(answer.status, own, answer.content, is_head=exchange.is_head)))
 
     def _streamed(self, exchange: Exchange, head: Response) -> Loop:

@@ -40,12 +40,15 @@ would be one of 8 GiB. A Metadata answer has an element for each partition of th
 
 
 class Room:
-    """How many more elements the arrays of one message may have."""
+    """How many more elements the arrays of one message may have, and what becomes of tagged fields that nobody knows."""
 
-    __slots__ = ("_elements",)
+    __slots__ = ("_elements", "dropped", "keeps_unknown")
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_unknown: bool = True) -> None:
         self._elements = MAX_ELEMENTS
+        self.keeps_unknown = keeps_unknown
+        self.dropped = False
+        """A tagged field was left out."""
 
     def take(self, elements: int) -> None:
         """Raises LimitExceeded when that is more than there is room for."""

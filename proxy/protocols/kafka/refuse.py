@@ -14,6 +14,8 @@ from . import schema
 from .schema import Message
 
 UNKNOWN_TOPIC_ID = 100
+INVALID_TOPIC = 17
+FETCH_SESSION_ID_NOT_FOUND = 70
 UNSUPPORTED_VERSION = 35
 TOPIC_AUTHORIZATION_FAILED = 29
 CLUSTER_AUTHORIZATION_FAILED = 31
@@ -96,6 +98,12 @@ def _config_resources(blank: Message, request: Message, code: int, message: byte
     ]
 
 
+def _quotas(blank: Message, request: Message, code: int, message: bytes) -> None:
+    blank["entries"] = [
+        {"error_code": code, "error_message": message, "entity": each["entity"]} for each in request["entries"] or ()
+    ]
+
+
 def _leader_epochs(blank: Message, request: Message, code: int, message: bytes) -> None:
     blank["topics"] = [
         {
@@ -115,5 +123,6 @@ _SHAPES: dict[int, Shape] = {
     31: _acl_filters,
     33: _config_resources,
     44: _config_resources,
+    49: _quotas,
     51: _scram_users,
 }

@@ -81,20 +81,30 @@ class Codec:
             WireError: it is anything else.
             LimitExceeded: its arrays have more than MAX_ELEMENTS elements.
         """
-        message, behind = self.reader(frame, at, len(frame), Room())
+        return self._whole(frame, at, Room())
+
+    def known(self, frame: bytes, at: int) -> tuple[Message, bool]:
+        """The same without tagged fields that the version does not know, and whether there were any. They may hold
+        anything: an address, or records. Raises as `read`."""
+        room = Room(keeps_unknown=False)
+        return self._whole(frame, at, room), room.dropped
+
+    def _whole(self, frame: bytes, at: int, room: Room) -> Message:
+        message, behind = self.reader(frame, at, len(frame), room)
         if behind != len(frame):
             raise WireError("bytes are left behind a message")
         return typing.cast(Message, message)
 
     def read_until(self, frame: bytes, at: int, field: str) -> tuple[Message, int]:
-        """The untagged fields up to and with `field`, and the position behind it; what follows is not looked at.
+        """The untagged fields up to and with `field`, and the position behind it; what follows is not looked at. Tagged
+        fields that the version does not know are left out.
 
         Raises:
             WireError: they are not there.
             LookupError: no such field in this version.
         """
         message: Message = {}
-        room = Room()
+        room = Room(keeps_unknown=False)
         for step in self._prefix(field)[0]:
             at = step(message, frame, at, len(frame), room)
         return message, at
@@ -172,8 +182,10 @@ class Codec:
                     message[field.name], behind = field.read(frame, start, stop, room)
                     if behind != stop:
                         raise WireError("a tagged field is longer than what it holds")
-                else:
+                elif room.keeps_unknown:
                     message.setdefault(TAGS, {})[tag] = frame[start:stop]
+                else:
+                    room.dropped = True
             return message, behind_all
 
         return read_flexible

@@ -109,6 +109,11 @@ def response_body_at(frame: bytes, key: int, version: int) -> int:
     return _behind_tags(frame, SIZE.size) if schema.response_header_is_flexible(key, version) else SIZE.size
 
 
+def has_header_tags(body_at: int) -> bool:
+    """Whether the header of a response whose body begins there has more than its correlation id."""
+    return body_at > SIZE.size + len(NO_TAGS)
+
+
 def _behind_tags(frame: bytes, at: int) -> int:
     if at < len(frame) and frame[at] == 0:
         return at + 1

@@ -13,7 +13,7 @@ from .. import addresses, refuse, schema, wire
 from ..schema import Message
 from ..surface import ROWS, Act, row
 from . import fetching, producing
-from .frames import shown, untouched, versions_of_versions
+from .frames import framed, shown, untouched, versions_of_versions
 from .identity import AUTHENTICATE, HANDSHAKE, prove
 from .pending import Sent
 from .state import State
@@ -21,9 +21,9 @@ from .state import State
 FRAME_BYTES = 128 * 1024 * 1024  # above the 100 MiB that clients take at most
 PRODUCE, FETCH, METADATA, API_VERSIONS, SHARE_FETCH = 0, 1, 3, 18, 78
 BEFORE_LOGIN = frozenset({API_VERSIONS, HANDSHAKE, AUTHENTICATE})
+FIRST_WITH_TAGS = 9  # of Produce
 LAST_BY_NAME = 12  # of Fetch and Produce: the last version whose requests name topics by name
 NAMES_BY_ID = 12  # of Metadata: the first version that tells the name of an id
-HINTS_VERSION = 10  # of Produce: the first whose answer may name nodes (KIP-951)
 UNKNOWN_SIZE = -1  # as KIP-827 says it of a volume
 
 Loop = Generator[Step | None, object, None]
@@ -72,16 +72,15 @@ class Answers:
     def _addressed(self, sent: Sent, frame: bytes) -> Steps[Shown]:
         codec = schema.response(sent.key, sent.version)
         at = wire.response_body_at(frame, sent.key, sent.version)
-        if sent.key == METADATA:  # the brokers stand before thousands of topics, which are copied
-            answer, behind = codec.read_until(frame, at, "brokers")
-        else:
-            answer, behind = codec.read(frame, at), len(frame)
-        yield from self._rewrite(sent.key, answer)
         if sent.key != METADATA:
+            answer, _ = codec.known(frame, at)
+            yield from self._rewrite(sent.key, answer)
             return shown(sent.key, sent.version, sent.correlation_id, answer)
+        answer, behind = codec.read_until(frame, at, "brokers")  # thousands of topics stand behind them, which are copied
+        yield from self._rewrite(sent.key, answer)
         body: list[bytes | memoryview] = []
         codec.write_until(answer, body, "brokers")
-        return untouched(b"".join((frame[:at], *body, memoryview(frame)[behind:])))
+        return framed(sent.key, sent.version, sent.correlation_id, [*body, memoryview(frame)[behind:]])
 
     def _rewrite(self, key: int, answer: Message) -> Steps[None]:
         named = addresses.nodes(key, answer)
@@ -91,10 +90,10 @@ class Answers:
         addresses.rewrite(key, answer, places)
 
     def _written(self, sent: Sent, frame: bytes) -> Steps[Shown]:
-        if not sent.refused and sent.version < HINTS_VERSION:
+        if not sent.refused and sent.version < FIRST_WITH_TAGS:
             return untouched(frame)
         at = wire.response_body_at(frame, sent.key, sent.version)
-        answer = schema.response(sent.key, sent.version).read(frame, at)
+        answer, _ = schema.response(sent.key, sent.version).known(frame, at)
         yield from self._rewrite(sent.key, answer)
         producing.add_refused(answer, sent)
         return shown(sent.key, sent.version, sent.correlation_id, answer)
@@ -105,7 +104,7 @@ class Answers:
         at = wire.response_body_at(frame, sent.key, sent.version)
         if int.from_bytes(frame[at : at + 2], "big") == refuse.UNSUPPORTED_VERSION:
             return versions_of_versions(sent.correlation_id, 0, 0)
-        answer = schema.response(sent.key, sent.version).read(frame, at)
+        answer, _ = schema.response(sent.key, sent.version).known(frame, at)
         told = {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"] or ()}
         answer["api_keys"] = [
             {"api_key": key, "min_version": lowest, "max_version": highest} for key, lowest, highest in _both_speak(told)
@@ -116,12 +115,12 @@ class Answers:
         state = self._state
         at = wire.response_body_at(frame, sent.key, sent.version)
         answer = schema.response(sent.key, sent.version).read(frame, at)
-        state.login_under_way = False
         if answer["error_code"] != 0:
             state.login = None
         elif sent.claim is not None and sent.claim.is_last(answer["auth_bytes"] or b""):
             yield from self._named(sent.claim.name)
             state.login = None
+        state.login_under_way = False  # only now: while the name is looked at, nothing is judged
         return untouched(frame)
 
     def _named(self, name: str | None) -> Steps[None]:
@@ -146,7 +145,7 @@ class Answers:
         viewer = self._state.viewer
         if not (viewer.anything().masks or viewer.anything(sent.policy).masks):
             return untouched(frame)
-        answer = schema.response(sent.key, sent.version).read(frame, at)
+        answer, _ = schema.response(sent.key, sent.version).known(frame, at)
         for result in answer["results"] or ():
             for field in ("total_bytes", "usable_bytes"):
                 if field in result:

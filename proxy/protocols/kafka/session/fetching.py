@@ -28,6 +28,7 @@ from .pending import Asked, Local, Sent
 from .state import PARTITION_BYTES, State
 
 FETCH, SHARE_FETCH, METADATA = 1, 78, 3
+NEW_SESSION, NO_SESSION = 0, -1  # epochs of requests that bear all their partitions (KIP-227)
 METADATA_VERSION = 12  # the first that is asked by topic id
 OPERATIONS = {FETCH: "Fetch", SHARE_FETCH: "ShareFetch"}
 ANSWER_BYTES = 50 * 1024 * 1024  # clients' own default (fetch.max.bytes)
@@ -42,7 +43,7 @@ IS_INTERNAL = Refusal(None, reason="it is an internal topic")
 def ask(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
     """The reader's request, on its way up."""
     codec = schema.request(header.key, header.version)
-    request = codec.read(frame, header.body_at)
+    request, dropped = codec.known(frame, header.body_at)
     if _is_replica(request):
         yield from state.note(REPLICA, None, OPERATIONS[header.key])
         _refuse_whole(state, header, request)
@@ -50,7 +51,11 @@ def ask(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
     wanted = [topic["topic_id"] for topic in request["topics"] or () if "topic_id" in topic]
     yield from know_names(state, [*wanted, *state.unnamed])
     state.unnamed.clear()
-    asked = Asked()
+    if state.viewer.anything().masks and not _is_own_session(state, request):
+        answer = schema.response(header.key, header.version).blank() | {"error_code": refuse.FETCH_SESSION_ID_NOT_FOUND}
+        state.pending.push(Local(shown(header.key, header.version, header.correlation_id, answer)))
+        return
+    asked = Asked(opens_session=request.get("session_epoch") == NEW_SESSION)
     yield from _without_internal(state, header, request, asked)
     resized = state.viewer.anything().masks and _resize(state, header, request, asked)
     if asked.withheld and not request["topics"] and not request.get("session_id"):
@@ -58,13 +63,21 @@ def ask(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
         _add_withheld(answer, header.key, header.version, asked)
         state.pending.push(Local(shown(header.key, header.version, header.correlation_id, answer)))
         return
-    if resized or asked.withheld:
+    if resized or asked.withheld or dropped:
         body: list[bytes | memoryview] = []
         codec.write(request, body)
         state.send(wire.request_frame(header, frame, body))
     else:
         state.send(wire.sized(frame))
     state.pending.push(Sent(header.key, header.version, header.correlation_id, state.viewer.policy, asked=asked))
+
+
+def _is_own_session(state: State, request: Message) -> bool:
+    """Whether a request bears all its partitions, or adds to a session with sizes that are known. A client that is told
+    that there is no such session begins a new one."""
+    if request.get("session_epoch", NO_SESSION) in (NEW_SESSION, NO_SESSION):
+        return True
+    return state.knows_session(request["session_id"])
 
 
 def _is_replica(request: Message) -> bool:
@@ -149,7 +162,7 @@ def _resize(state: State, header: RequestHeader, request: Message, asked: Asked)
                 rooms.put(_topic(topic), each["partition"], each["partition_max_bytes"])
                 if masked:
                     each["partition_max_bytes"] = PARTITION_BYTES
-    if not rooms.any_masked:
+    if not rooms.any_masked and header.key != SHARE_FETCH:  # a share session may be another connection's
         return False
     asked.max_bytes = request.get("max_bytes", ANSWER_BYTES)
     request["max_bytes"] = ANSWER_BYTES
@@ -160,15 +173,20 @@ def _resize(state: State, header: RequestHeader, request: Message, asked: Asked)
 def answered(state: State, sent: Sent, frame: bytes) -> Steps[Shown | None]:
     """The broker's answer as the reader sees it; None where that is the very frame."""
     codec, at = schema.response(sent.key, sent.version), wire.response_body_at(frame, sent.key, sent.version)
-    answer = codec.read(frame, at)
+    answer, dropped = codec.known(frame, at)
+    dropped |= wire.has_header_tags(at)
+    if sent.asked is not None and sent.asked.opens_session and answer.get("session_id"):
+        state.opened_session(answer["session_id"], sent.policy)
     named = addresses.nodes(sent.key, answer)
     places = (yield from state.flushed(advertise(named))) if named else {}
     while True:
         views = yield from _views(state, sent, answer)
         outcome = _show(state, sent, answer, views, places)
         if not state.viewer.look():
+            if outcome is None and dropped:
+                return shown(sent.key, sent.version, sent.correlation_id, answer)
             return outcome
-        answer = codec.read(frame, at)  # a policy came while this was masked
+        answer, _ = codec.known(frame, at)  # a policy came while this was masked
 
 
 def _views(state: State, sent: Sent, answer: Message) -> Steps[dict[bytes, tuple[View, ...]]]:
@@ -203,6 +221,9 @@ def _show(
             changed |= cutter.show(topic, each, lens, known=own is not None)
         if lens is not None:
             state.viewer.tally.count(*lens.counts())
+    if answer.get("throttle_time") and (cutter.is_masked or asked.max_bytes is not None):
+        answer["throttle_time"] = 0  # it tells the size of the answer as the broker made it; that one waits all the same
+        changed = True
     return shown(sent.key, sent.version, sent.correlation_id, answer) if changed else None
 
 
@@ -214,6 +235,8 @@ class _Cutter:
         self._is_share = key == SHARE_FETCH
         self._left = asked.max_bytes
         self._first = True
+        self.is_masked = False
+        """Something of the answer is masked."""
         self._opened = Bounds(opened_bytes=state.viewer.policy.limits.max_value_bytes)
 
     def show(self, topic: Message, partition: Message, lens: Lens | None, *, known: bool) -> bool:
@@ -232,6 +255,7 @@ class _Cutter:
             self._took(end)
             partition["records"] = records[:end]
             return end != len(records)
+        self.is_masked = True
         try:
             spliced = splice(records, lens.edit, bounds=self._opened, room=room, at_least_one=self._first)
         except BadRecords:

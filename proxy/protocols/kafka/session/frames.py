@@ -15,6 +15,11 @@ def shown(key: int, version: int, correlation_id: int, answer: Message) -> Shown
     """The answer as the reader gets it."""
     body: list[bytes | memoryview] = []
     schema.response(key, version).write(answer, body)
+    return framed(key, version, correlation_id, body)
+
+
+def framed(key: int, version: int, correlation_id: int, body: list[bytes | memoryview]) -> Shown:
+    """The same of a body that is written already; it holds no contents, or what was let out."""
     return plain(wire.response_frame(correlation_id, key, version, body))
 
 

@@ -16,6 +16,8 @@ from rules.view import Shown
 from .identity import Claim
 
 MOST_REQUESTS = 256  # clients keep five to a hundred in flight
+MOST_BYTES = 4 * 1024 * 1024  # of what waits for its turn: one refusal of 30 MiB is borne, and no second
+PART_BYTES = 512  # at most, of a partition that an answer will speak of
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class Asked:
     """The whole answer's limit in bytes; None where the request went up as it came."""
     withheld: dict[bytes, list[int]] = field(default_factory=dict)
     """topic name or id -> partitions that were not asked for at all."""
+    opens_session: bool = False
+    """It asked for a fetch session that begins with it (KIP-227)."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,12 @@ class Sent:
     ours: bool = False
     """Veil's own question: its answer goes no further."""
 
+    @property
+    def weight(self) -> int:
+        """Bytes that are held for it, about."""
+        withheld = 0 if self.asked is None else sum(map(len, self.asked.withheld.values()))
+        return PART_BYTES * (withheld + len(self.refused))
+
 
 @dataclass(slots=True)
 class Local:
@@ -61,24 +71,30 @@ class Local:
 
     answer: Shown
 
+    @property
+    def weight(self) -> int:
+        return len(self.answer)
+
 
 class Pending:
     """First in, first out. Look at the head, send, then pop: while a send waits, nothing may overtake it."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_items", "_weight")
 
     def __init__(self) -> None:
         self._items: deque[Sent | Local] = deque()
+        self._weight = 0
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
     def is_full(self) -> bool:
-        return len(self._items) >= MOST_REQUESTS
+        return len(self._items) >= MOST_REQUESTS or self._weight >= MOST_BYTES
 
     def push(self, item: Sent | Local) -> None:
         self._items.append(item)
+        self._weight += item.weight
 
     def head(self) -> Sent | Local | None:
         return self._items[0] if self._items else None
@@ -95,7 +111,7 @@ class Pending:
         return head
 
     def pop(self) -> None:
-        self._items.popleft()
+        self._weight -= self._items.popleft().weight
 
     def holds(self, sent: Sent) -> bool:
         return any(each is sent for each in self._items)

@@ -12,13 +12,13 @@ from rules.view import View
 
 from .. import refuse, schema, wire
 from ..contents import Inspector, MaskedItem, bears_mark
-from ..records import BadRecords, Bounds, splice
+from ..records import BadRecords, Bounds, splice, whole_batches
 from ..schema import Message
 from ..wire import RequestHeader
 from .fetching import know_names, name_of
 from .frames import shown
 from .pending import Local, RefusedPart, Sent
-from .state import State
+from .state import LONGEST_NAME, State
 
 PRODUCE = 0
 OPERATION = "Produce"
@@ -33,14 +33,14 @@ UNNAMED = "nobody could tell which topic this is"
 def write(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
     """The reader's request, on its way up."""
     codec = schema.request(header.key, header.version)
-    request = codec.read(frame, header.body_at)
+    request, dropped = codec.known(frame, header.body_at)
     yield from know_names(state, [topic["topic_id"] for topic in request["topic_data"] or () if "topic_id" in topic])
     while True:
         refused: list[RefusedPart] = []
         kept, changed = yield from _judged(state, request, refused)
         if not state.viewer.look():
             break
-        request = codec.read(frame, header.body_at)  # a policy came while this was judged
+        request, _ = codec.known(frame, header.body_at)  # a policy came while this was judged
     sent = Sent(header.key, header.version, header.correlation_id, state.viewer.policy, refused=tuple(refused))
     if not kept and refused:
         if request["acks"] != NO_ANSWER:
@@ -48,7 +48,7 @@ def write(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
             add_refused(answer, sent)
             state.pending.push(Local(shown(header.key, header.version, header.correlation_id, answer)))
         return
-    if changed or refused:
+    if changed or refused or dropped:
         request["topic_data"] = kept
         body: list[bytes | memoryview] = []
         codec.write(request, body)
@@ -69,8 +69,10 @@ def _judged(state: State, request: Message, refused: list[RefusedPart]) -> Steps
         parts = []
         for part in topic["partition_data"] or ():
             records = part["records"]
-            if name is None:
-                verdict: RefusedPart | None = RefusedPart(told, part["index"], refuse.UNKNOWN_TOPIC_ID, UNNAMED.encode())
+            if name is not None and len(name) > LONGEST_NAME:
+                verdict: RefusedPart | None = RefusedPart(told, part["index"], refuse.INVALID_TOPIC, b"")
+            elif name is None:
+                verdict = RefusedPart(told, part["index"], refuse.UNKNOWN_TOPIC_ID, UNNAMED.encode())
             elif not records:
                 verdict = None
             else:
@@ -112,6 +114,8 @@ def _look(state: State, name: bytes, view: View, part: Message) -> tuple[Refusal
     bounds = Bounds(opened_bytes=state.viewer.policy.limits.max_value_bytes)
     try:
         spliced = splice(part["records"], inspector.edit, bounds=bounds)
+        if spliced.cut or whole_batches(part["records"], len(part["records"]), at_least_one=True) != len(part["records"]):
+            raise BadRecords("more than is read, or a batch that is not whole")
     except MaskedItem as item:
         why = item.written
         return Refusal(why.rule, why.field, why.reason), why.index
@@ -120,7 +124,7 @@ def _look(state: State, name: bytes, view: View, part: Message) -> tuple[Refusal
             return None  # the broker's to refuse
         rule = None if view.refusal is None else view.refusal.rule
         return Refusal(rule, "value", NOT_READ), None
-    if spliced.cut or spliced.size != len(part["records"]) or len(spliced.parts) > 1:
+    if spliced.size != len(part["records"]) or len(spliced.parts) > 1:
         part["records"] = spliced.parts
     return None
 
@@ -130,13 +134,15 @@ def add_refused(answer: Message, sent: Sent) -> None:
     topic_codec = schema.response(PRODUCE, sent.version).item("responses")
     part_codec = topic_codec.item("partition_responses")
     responses = answer["responses"] = list(answer["responses"] or ())
+    by_topic = {_told(each): each for each in reversed(responses)}
     for refused in sent.refused:
-        topic = next((each for each in responses if _told(each) == refused.topic), None)
+        topic = by_topic.get(refused.topic)
         if topic is None:
             topic = topic_codec.blank()
             topic["topic_id" if "topic_id" in topic else "name"] = refused.topic
             topic["partition_responses"] = []
             responses.append(topic)
+            by_topic[refused.topic] = topic
         part = part_codec.blank() | {"index": refused.index, "error_code": refused.code, "base_offset": -1}
         if sent.version >= RECORD_ERRORS_VERSION:
             part["error_message"] = refused.message

@@ -16,6 +16,8 @@ from .pending import Local, Pending
 
 PARTITION_BYTES = 1024 * 1024  # clients' own default (max.partition.fetch.bytes)
 MOST_ROOMS = 100_000  # partitions whose sizes are kept; of further ones the default counts
+MOST_SESSIONS = 16  # fetch sessions of one connection; clients have one
+LONGEST_NAME = 249  # bytes; a broker has no longer topic
 MOST_READS = 10_000  # topics that one connection reads unmasked; further ones stay masked
 EVERYTHING = b"*"
 
@@ -36,6 +38,8 @@ class Rooms:
         self._policy = policy
 
     def put(self, topic: bytes, partition: int, most: int) -> None:
+        if len(topic) > LONGEST_NAME:
+            return
         if len(self._bytes) < MOST_ROOMS or (topic, partition) in self._bytes:
             self._bytes[topic, partition] = most
 
@@ -62,10 +66,23 @@ class State(Outbox):
         self.rooms = Rooms()
         self.unnamed: set[bytes] = set()
         """Topic ids that an answer bore and nobody could name; asked for with the next fetch."""
+        self._sessions: dict[int, Policy] = {}
         self._reads: dict[bytes, Read] = {}
 
     def topic(self, name: bytes) -> Resource:
         return self.viewer.resource(Kind.TOPIC, name)
+
+    def opened_session(self, number: int, policy: Policy) -> None:
+        """The broker keeps a fetch session whose sizes are those that Veil asked with under this policy."""
+        self._sessions.pop(number, None)
+        self._sessions[number] = policy
+        if len(self._sessions) > MOST_SESSIONS:
+            self._sessions.pop(next(iter(self._sessions)))
+
+    def knows_session(self, number: int) -> bool:
+        """Whether the fetch session was opened on this connection under the policy of now. Any other may ask for sizes
+        that are the reader's own, or another's."""
+        return self._sessions.get(number) is self.viewer.policy
 
     def release(self) -> None:
         """Says the local answers whose turn has come."""
@@ -77,7 +94,7 @@ class State(Outbox):
         """The read of a topic on this connection, begun now if there is none; it lapses once and for all. None where
         too many others were begun."""
         read = self._reads.get(name)
-        if read is None and len(self._reads) < MOST_READS:
+        if read is None and len(self._reads) < MOST_READS and len(name) <= LONGEST_NAME:
             read = self._reads[name] = self.viewer.begin()
         return read
 
