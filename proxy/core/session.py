@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from typing import Protocol
 
 from rules.model import Limits, Platform
@@ -55,6 +56,14 @@ class Session(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderReader:
+    """A header that says who reads, where a peer of these networks sends it; from anybody else it says nothing."""
+
+    name: str
+    trusted: tuple[IPv4Network | IPv6Network, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionSettings:
     """What a listener's config says to its sessions."""
 
@@ -73,6 +82,8 @@ class SessionSettings:
     """Host names by which readers call Veil, beside its number."""
     login: tuple[str, str] | None = field(default=None, repr=False)
     """A user and password of Veil's own, for what it has to know of a server."""
+    header: HeaderReader | None = None
+    """Where a header alone says who reads."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,17 @@ class Viewer:
             self.reader = Reader(name)
             self._proven = None
 
+    def vouched(self, name: str | None) -> None:
+        """Somebody whom the config trusts says who reads (None: nobody): that needs no proof by the upstream."""
+        if self._fixed is None:
+            self.reader = Reader(name)
+            self._proven = None if name is None else True
+
+    @property
+    def is_fixed(self) -> bool:
+        """No login changes who reads."""
+        return self._fixed is not None
+
     def settle(self) -> Steps[None]:
         """Tries a name that was accepted just now, if it may lift anything. Tried only when it lifts, a name that
         got in without a password would pass once the upstream asks for one."""

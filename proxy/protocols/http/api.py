@@ -15,6 +15,8 @@ from proxy.core.session import SessionSettings
 from proxy.core.steps import Steps
 from proxy.core.viewer import Viewer
 from rules.model import Refusal, Resource
+from rules.policy import Policy
+from rules.view import View
 
 from .targets import Target
 from .wire import Fields
@@ -44,6 +46,9 @@ class Answer:
     """What Veil says of it to the reader: `veil-masked`, `veil-unmasked`."""
 
 
+Show = Callable[[Answer], Steps[Answer]]
+
+
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """The call goes nowhere. `content` is the API's own error; `why` goes on the trail."""
@@ -68,24 +73,35 @@ class Forward:
     target: Target | None = None
     content: bytes | None = None
     accept: bytes | None = None
-    show: Callable[[Answer], Steps[Answer]] | None = None
+    show: Show | None = None
 
 
 Verdict = Refuse | Forward
 
 
 class Desk(Protocol):
-    """What a judge may use."""
+    """What a judge may use, and `show` as well but for what asks the server."""
 
     @property
     def viewer(self) -> Viewer: ...
+
+    @property
+    def judged(self) -> Policy:
+        """The policy that the call was judged by. Another may be in force by the time of its answer: what either
+        masks is masked."""
+        ...
+
+    def views(self, resource: Resource, operation: str) -> Steps[tuple[View, ...]]:
+        """For `show`: the view of now, lifted if its reader may and it is on record; and that of `judged`, if it is another.
+        All of them have to be gone through."""
+        ...
 
     @property
     def settings(self) -> SessionSettings: ...
 
     def look_up(self, target: Target, *, as_veil: bool = False) -> Steps[Answer | None]:
         """The answer to a GET, ahead of the call, with the reader's own credentials or with Veil's; None where the
-        server gave none that could be read."""
+        server gave none that could be read, and from within `show`."""
         ...
 
     def claim(self) -> Steps[None]:

@@ -1,12 +1,13 @@
 """Header fields: which are sent on, and what of them is written anew. What is not listed stays behind.
 
 to the server   what judging and serving need: no other name for the reader, the place or the method
-to the reader   what a browser needs: nothing that tells about contents, and no way round Veil
+to the reader   what a browser needs: nothing that tells about contents, no way round Veil, and nothing that a server
+                promises of its own host (Strict-Transport-Security)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
 from urllib.parse import urlsplit
 
 from .wire import Fields
@@ -36,7 +37,6 @@ TO_READER = frozenset(
         b"referrer-policy",
         b"server",
         b"set-cookie",
-        b"strict-transport-security",
         b"vary",
         b"www-authenticate",
         b"x-content-type-options",
@@ -46,28 +46,27 @@ TO_READER = frozenset(
 )
 OF_ASSETS = frozenset({b"etag", b"last-modified", b"content-encoding"})
 """Of what holds no contents they pass as well."""
+_PLACE = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?#\[\]]+")
 IDENTITY = (b"accept-encoding", b"identity")
 
 
-def to_server(fields: Fields, host: bytes, own: Collection[bytes], *, accept: bytes | None = None) -> Fields:
-    """The fields of a request as the server gets them. `own` are the hosts by which Veil is called: an origin there is
-    the server's own; `accept` is asked for in place of what the reader accepts."""
+def to_server(fields: Fields, host: bytes, *, accept: bytes | None = None) -> Fields:
+    """The fields of a request as the server gets them; `accept` is asked for in place of what the reader accepts.
+
+    A page that came from where it asks now came from Veil. It would be from elsewhere to the server, which knows itself by
+    another name: its origin stays behind, as it does in every GET of a browser's.
+    """
+    asked = next((b"://" + value.lower() for name, value in fields if name == b"host"), None)
     kept: Fields = [(b"host", host)]
     for name, value in fields:
         if name not in TO_SERVER or (name == b"accept" and accept is not None):
             continue
-        if name == b"origin":
-            value = origin(value, host, own)
+        if name == b"origin" and asked is not None and value.lower() in (b"http" + asked, b"https" + asked):
+            continue
         kept.append((name, value))
     if accept is not None:
         kept.append((b"accept", accept))
     return [*kept, IDENTITY, (b"connection", b"keep-alive")]
-
-
-def origin(value: bytes, host: bytes, own: Collection[bytes]) -> bytes:
-    """Where a page came from, as the server would see it: from itself, if it came from Veil."""
-    _, mark, rest = value.partition(b"://")
-    return b"http://" + host if mark and rest.lower() in own else value
 
 
 def to_reader(fields: Fields, host: bytes, *, holds_contents: bool) -> Fields:
@@ -90,9 +89,11 @@ def to_reader(fields: Fields, host: bytes, *, holds_contents: bool) -> Fields:
 
 def location(value: bytes, host: bytes) -> bytes | None:
     """A place on this server as a path, so that it is asked for through Veil; None for any other."""
+    if not _PLACE.fullmatch(value):  # browsers take a backslash for a slash, and leave out what is no character at all
+        return None
     try:
         told = urlsplit(value.decode("ascii"))
-    except (UnicodeDecodeError, ValueError):
+    except ValueError:
         return None
     if told.netloc and told.netloc.lower().encode() != host.lower():
         return None
@@ -105,5 +106,5 @@ def location(value: bytes, host: bytes) -> bytes | None:
 
 def cookie(value: bytes) -> bytes:
     """A cookie without the server's own domain: it is the browser's host that it belongs to."""
-    parts = [each for each in value.split(b";") if not each.strip().lower().startswith(b"domain=")]
+    parts = [each for each in value.split(b";") if each.partition(b"=")[0].strip().lower() != b"domain"]
     return b";".join(parts)

@@ -20,7 +20,8 @@ SAFE = "-._~!$&'()*+,=:@"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Segments of the path, decoded; and the pairs of the query, decoded, in their order. `slash` is a last, empty segment."""
+    """Segments of the path, decoded; and the pairs of the query, decoded, in their order. `slash` is a last, empty segment.
+    The root has no segments."""
 
     segments: tuple[str, ...]
     query: tuple[tuple[str, str], ...] = ()
@@ -29,7 +30,8 @@ class Target:
     @property
     def path(self) -> bytes:
         """The path, each segment escaped anew."""
-        return ("/" + "/".join(quote(each, safe=SAFE) for each in self.segments) + ("/" if self.slash else "")).encode()
+        end = "/" if self.slash and self.segments else ""
+        return ("/" + "/".join(quote(each, safe=SAFE) for each in self.segments) + end).encode()
 
     def encode(self) -> bytes:
         """What is sent: the path and the query as they were judged."""
@@ -50,18 +52,18 @@ def parse(raw: bytes) -> Target:
     """
     if not raw.startswith(b"/"):
         raise BadRequest(421 if b"://" in raw else 400, "the target is not a path")
-    path, mark, query = raw.partition(b"?")
+    path, _, query = raw.partition(b"?")
     if not _PATH.fullmatch(path) or _ESCAPE.search(raw) or not _QUERY.fullmatch(query):
         raise BadRequest(400, "the target holds what no target may hold")
+    if path == b"/":
+        return Target((), _pairs(query))
     pieces = path.split(b"/")[1:]
-    slash = len(pieces) > 1 and pieces[-1] == b""
+    slash = pieces[-1] == b""
     segments = tuple(_decoded(each) for each in (pieces[:-1] if slash else pieces))
-    if segments == ("",):
-        return Target((), _pairs(query) if mark else (), slash=True)
     for each in segments:
         if each in ("", ".", "..") or any(sign in each for sign in ("\0", "\\", ";", "\r", "\n")):
             raise BadRequest(400, "the target could mean two places")
-    return Target(segments, _pairs(query) if mark else (), slash)
+    return Target(segments, _pairs(query), slash)
 
 
 def _decoded(raw: bytes) -> str:
@@ -73,7 +75,11 @@ def _decoded(raw: bytes) -> str:
 
 def _pairs(query: bytes) -> tuple[tuple[str, str], ...]:
     pairs = []
-    for each in query.split(b"&") if query else ():
+    for each in query.split(b"&"):
+        if not each:
+            continue  # of && and of ?: nothing is asked
         name, _, value = each.partition(b"=")
+        if not name:
+            raise BadRequest(400, "the query asks for nothing by its name")
         pairs.append((_decoded(name.replace(b"+", b" ")), _decoded(value.replace(b"+", b" "))))
     return tuple(pairs)

@@ -26,6 +26,8 @@ CHUNK_LINE_BYTES = 256 + 16  # an extension is dropped; a flood of it is refused
 TRAILER_BYTES = 8 * 1024
 METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS"})
 BODILESS = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
+"""Sent on without a body, whatever they came with: consoles send one along with DELETE, which no server looks at."""
+_NEVER_A_BODY = BODILESS - {b"DELETE"}
 NO_BODY = frozenset({204, 304})
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
@@ -33,8 +35,22 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-
 _FIELD = re.compile(rb"(%b):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t\x21-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*" % _TOKEN)
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})(?:[ \t]*;[\t\x20-\x7e]*)?")
-SINGLE = frozenset({b"host", b"content-length", b"transfer-encoding", b"authorization", b"content-type", b"expect", b"cookie"})
-ABSOLUTE = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*://")
+_JSON = re.compile(rb"application/(?:[!#$&^_.+a-z0-9-]+\+)?json", re.IGNORECASE)
+_UTF_8 = re.compile(rb'charset="?(?:utf-8|us-ascii)"?', re.IGNORECASE)
+SINGLE = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"cookie",
+        b"expect",
+        b"host",
+        b"origin",
+        b"transfer-encoding",
+    }
+)
+_SINGLE_IN_ANSWERS = (b"content-encoding", b"content-length", b"content-type", b"location", b"transfer-encoding")
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -49,6 +65,8 @@ class Request:
     length: int | None
     is_last: bool
     """The client wants the connection to end with the answer."""
+    is_old: bool = False
+    """The client speaks HTTP/1.0: it knows no chunks."""
 
     def one(self, name: bytes) -> bytes | None:
         """The field's value; of what may occur once alone, it occurs once."""
@@ -66,6 +84,8 @@ class Response:
     fields: Fields
     length: int | None
     is_chunked: bool
+    is_last: bool = False
+    """The server says nothing more on this connection, or nothing more that it says there may be believed."""
 
     def one(self, name: bytes) -> bytes | None:
         return next((value for each, value in self.fields if each == name), None)
@@ -81,23 +101,13 @@ def request(buffer: Buffer, most_bytes: int) -> Parse[Request]:
         BadRequest: with the status to answer.
     """
     lines = yield from _request_lines(buffer)
-    matched = _REQUEST_LINE.fullmatch(lines[0])
-    if matched is None:
-        raise BadRequest(400, "the request line is not one")
-    method, target, major, minor = matched.groups()
-    if (major, minor) not in ((b"1", b"1"), (b"1", b"0")):
-        raise BadRequest(505, "the version is not HTTP/1.1")
-    if len(target) > TARGET_BYTES:
-        raise BadRequest(414, "the target is too long")
-    if method not in METHODS:
-        raise BadRequest(405, "the method is not carried through")
+    method, target, minor = _request_line(lines[0])
     fields = _fields(lines[1:], BadRequest(400, "a header field is not one"))
-    _agree_on_request(lines, method, target, fields)
     names = [name for name, _ in fields]
     for name in SINGLE:
         if names.count(name) > 1:
             raise BadRequest(400, f"{name.decode()} stands there twice")
-    if names.count(b"host") != 1:
+    if b"host" not in names:
         raise BadRequest(400, "there is no host")
     named = _connection(fields)
     if named - {b"keep-alive", b"close", b"upgrade", b"te"}:
@@ -108,12 +118,14 @@ def request(buffer: Buffer, most_bytes: int) -> Parse[Request]:
     length = _framing(told, method, minor)
     if length is not None and length > most_bytes:
         raise BadRequest(413, "the body is too large")
-    if b"content-encoding" in told and told[b"content-encoding"].lower() != b"identity":
+    _agree_on_request(lines, method, target, fields)
+    if told.get(b"content-encoding", b"identity").lower() != b"identity":
         raise BadRequest(415, "coded bodies are not carried through")
-    if b"expect" in told and told[b"expect"].lower() != b"100-continue":
+    if length != 0 and method not in BODILESS and not _is_json(told.get(b"content-type")):
+        raise BadRequest(415, "a body is JSON in UTF-8, and its content-type says so")
+    if told.get(b"expect", b"100-continue").lower() != b"100-continue":
         raise BadRequest(417, "the expectation is not known")
-    is_last = b"close" in named or (minor == b"0" and b"keep-alive" not in named)
-    return Request(method, target, fields, length, is_last)
+    return Request(method, target, fields, length, minor == b"0" or b"close" in named, minor == b"0")
 
 
 def _request_lines(buffer: Buffer) -> Parse[list[bytes]]:
@@ -126,12 +138,37 @@ def _request_lines(buffer: Buffer) -> Parse[list[bytes]]:
         if end >= 0:
             break
         if len(head) > HEAD_BYTES:
-            over = len(head.split(b"\r\n", 1)[0]) > TARGET_BYTES
-            raise BadRequest(414 if over else 431, "the head is too large")
+            raise BadRequest(431, "the head is too large")
         seen = len(head)
         yield
     buffer.skip(end + 4)
     return head[:end].split(b"\r\n")
+
+
+def _request_line(line: bytes) -> tuple[bytes, bytes, bytes]:
+    """Method, target, and the second number of the version."""
+    if len(line) > TARGET_BYTES + 64:
+        raise BadRequest(414, "the target is too long")
+    matched = _REQUEST_LINE.fullmatch(line)
+    if matched is None:
+        raise BadRequest(400, "the request line is not one")
+    method, target, major, minor = matched.groups()
+    if (major, minor) not in ((b"1", b"1"), (b"1", b"0")):
+        raise BadRequest(505, "the version is not HTTP/1.1")
+    if len(target) > TARGET_BYTES:
+        raise BadRequest(414, "the target is too long")
+    if method not in METHODS:
+        raise BadRequest(405, "the method is not carried through")
+    return method, target, minor
+
+
+def _is_json(media: bytes | None) -> bool:
+    """Whether a body may be judged as JSON: what its sender calls a form, a text or another charset, a server may read as
+    that. Without a name it is read as it is judged."""
+    kind, *parameters = (b"application/json" if media is None else media).split(b";")
+    if not _JSON.fullmatch(kind.strip()):
+        return False
+    return all(_UTF_8.fullmatch(each.strip()) for each in parameters if each.strip().lower().startswith(b"charset"))
 
 
 def _look_at_once(head: bytes) -> None:
@@ -143,6 +180,8 @@ def _look_at_once(head: bytes) -> None:
         lines[-1] = lines[-1][:-1]  # perhaps half a line end
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
         raise BadRequest(400, "a line end or a control character where none may be")
+    if len(lines) > 1 or len(lines[0]) > TARGET_BYTES + 64:
+        _request_line(lines[0])
 
 
 def _fields(lines: list[bytes], otherwise: BadRequest | BadResponse) -> Fields:
@@ -179,7 +218,8 @@ def _agree_on_request(lines: list[bytes], method: bytes, target: bytes, fields: 
 
 def _connection(fields: Fields) -> set[bytes]:
     """What the connection field names."""
-    return {each.strip().lower() for name, value in fields if name == b"connection" for each in value.split(b",")}
+    told = (each.strip().lower() for name, value in fields if name == b"connection" for each in value.split(b","))
+    return {each for each in told if each}
 
 
 def _framing(told: dict[bytes, bytes], method: bytes, minor: bytes) -> int | None:
@@ -190,14 +230,14 @@ def _framing(told: dict[bytes, bytes], method: bytes, minor: bytes) -> int | Non
             raise BadRequest(501, "the transfer coding is not known")
         if length is not None or minor == b"0":
             raise BadRequest(400, "the body is framed in two ways")
-        if method in BODILESS:
+        if method in _NEVER_A_BODY:
             raise BadRequest(400, "the method has no body")
         return None
     if length is None:
         return 0
     if not _LENGTH.fullmatch(length):
         raise BadRequest(413 if length.isdigit() else 400, "the length of the body is not one")
-    if int(length) and method in BODILESS:
+    if int(length) and method in _NEVER_A_BODY:
         raise BadRequest(400, "the method has no body")
     return int(length)
 
@@ -210,20 +250,18 @@ def body(buffer: Buffer, head: Request, most_bytes: int) -> Parse[bytes]:
     """
     if head.length is not None:
         return (yield from buffer.exact(head.length, most_bytes)) if head.length else b""
-    parts: list[bytes] = []
-    size = 0
+    whole = bytearray()
     try:
-        chunks = _chunks(buffer)
-        while True:
-            part = yield from _next_chunk(chunks)
-            if part is None:
-                return b"".join(parts)
-            size += len(part)
-            if size > most_bytes:
+        for piece in _chunks(buffer):
+            if piece is None:
+                yield
+                continue
+            whole += piece
+            if len(whole) > most_bytes:
                 raise BadRequest(413, "the body is too large")
-            parts.append(part)
     except _BadChunks as bad:
         raise BadRequest(400, str(bad)) from None
+    return bytes(whole)
 
 
 class _BadChunks(Exception):
@@ -232,15 +270,6 @@ class _BadChunks(Exception):
 
 _Pieces = Generator[bytes | None, None, None]
 """Pieces of a body; None while more bytes must arrive."""
-
-
-def _next_chunk(pieces: _Pieces) -> Parse[bytes | None]:
-    """The next piece, waiting for bytes; None after the last."""
-    for piece in pieces:
-        if piece is not None:
-            return piece
-        yield
-    return None
 
 
 def _line(buffer: Buffer, most_bytes: int) -> Generator[None, None, bytes]:
@@ -306,17 +335,23 @@ def response(buffer: Buffer, method: bytes) -> Parse[Response]:
             break
     fields = _fields(lines[1:], bad)
     names = [name for name, _ in fields]
-    if any(names.count(name) > 1 for name in (b"content-length", b"transfer-encoding", b"content-type", b"content-encoding")):
+    if any(names.count(name) > 1 for name in _SINGLE_IN_ANSWERS):
         raise bad
     told = dict(fields)
     coding, length = told.get(b"transfer-encoding"), told.get(b"content-length")
-    if coding is not None and (coding.lower() != b"chunked" or length is not None):
+    if coding is not None and (coding.lower() != b"chunked" or length is not None or matched[1] == b"0"):
         raise bad
     if length is not None and not _LENGTH.fullmatch(length):
         raise bad
-    if method == b"HEAD" or status in NO_BODY:
-        return Response(status, fields, 0, False)
-    return Response(status, fields, None if length is None else int(length), coding is not None)
+    named = _connection(fields)
+    is_last = b"close" in named or (matched[1] == b"0" and b"keep-alive" not in named)
+    if method == b"HEAD":
+        return Response(status, fields, 0, False, is_last)
+    if status in NO_BODY:
+        return Response(status, fields, 0, False, is_last or coding is not None or bool(int(length or b"0")))
+    if coding is None and length is None:
+        is_last = True
+    return Response(status, fields, None if length is None else int(length), coding is not None, is_last)
 
 
 def pieces(buffer: Buffer, head: Response) -> _Pieces:
@@ -383,19 +418,30 @@ def chunk(data: bytes) -> bytes:
 REASONS = {
     200: b"OK",
     201: b"Created",
+    202: b"Accepted",
     204: b"No Content",
+    301: b"Moved Permanently",
+    302: b"Found",
+    303: b"See Other",
+    304: b"Not Modified",
+    307: b"Temporary Redirect",
+    308: b"Permanent Redirect",
     400: b"Bad Request",
     401: b"Unauthorized",
     403: b"Forbidden",
     404: b"Not Found",
     405: b"Method Not Allowed",
+    406: b"Not Acceptable",
+    409: b"Conflict",
     413: b"Content Too Large",
     414: b"URI Too Long",
     415: b"Unsupported Media Type",
     417: b"Expectation Failed",
     421: b"Misdirected Request",
     431: b"Request Header Fields Too Large",
+    500: b"Internal Server Error",
     501: b"Not Implemented",
     502: b"Bad Gateway",
+    503: b"Service Unavailable",
     505: b"HTTP Version Not Supported",
 }
