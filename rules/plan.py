@@ -316,6 +316,10 @@ class Plan:
         """Whether `header` may change anything."""
         return self._all_headers or bool(self._headers)
 
+    def names_header(self, name: str) -> bool:
+        """Whether a rule names this header or property; mask_all names none."""
+        return name.casefold() in self._headers
+
     def key_holds_mask(self, data: bytes) -> Hit | None:
         """The claim whose mask text a record key being written bears; None when there is none."""
         return _text_mask(data, self._key_claims)
@@ -383,6 +387,9 @@ class _ClosedPlan(Plan):
     @property
     def speaks_of_headers(self) -> bool:
         return True
+
+    def names_header(self, name: str) -> bool:
+        return False
 
     def key_holds_mask(self, data: bytes) -> Hit | None:
         return None

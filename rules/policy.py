@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 
 from .access import UNMASKED, Access, Reader
 from .audit import RuleTag
-from .model import AccessList, Connection, Limits, Resource, Rule, RuleBook
+from .model import AccessList, Connection, Kind, Limits, Resource, Rule, RuleBook
 from .patterns import Matcher
 from .plan import Plan, closed_plan, compile_plan
-from .platforms import PLATFORMS
+from .platforms import GRANTED, PLATFORMS
 from .view import View
 
 CACHE_SIZE = 4096  # views and plans kept; resource names come from readers, so the cache must not grow with them
@@ -76,17 +77,68 @@ class Policy:
         name = who.name or ""
         if self._closed is not None:
             return View(what, name, self._closed)
-        rules = tuple(
+        rules = self._covering(what)
+        if not rules:
+            return View(what, name)
+        held = self._access.may(who, UNMASKED, what)
+        return View(what, name, self._plan(rules, what.connection), held.yes, held.through_short)
+
+    def _covering(self, what: Resource) -> tuple[Rule, ...]:
+        return tuple(
             rule
             for rule, (named, excepted) in zip(self._enabled, self._matchers, strict=True)
             if applies_in(rule, what.connection)
             and named.matches(what.kind, what.name)
             and not excepted.matches(what.kind, what.name)
         )
+
+    def view_over(self, who: Reader, what: Resource, beside: Collection[Resource] = (), every: Collection[Kind] = ()) -> View:
+        """What the reader may see of contents that are read from `what` and stand under the rules of other resources too:
+        the exchanges that feed a queue, the queues that a message went through.
+
+        Of the kinds in `every` it is not known which resources those are: each rule that names any covers. Lifted is
+        this only as a whole, by a reader who may lift `what` and every resource beside it that a grant can name and
+        a rule covers.
+        """
+        name = who.name or ""
+        if self._closed is not None:
+            return View(what, name, self._closed)
+        of_kind = {kind: self._of_kind(what.connection, kind) for kind in every}
+        covered: list[Resource] = []
+        covering: set[int] = {id(rule) for rules in of_kind.values() for rule in rules}
+        for each in dict.fromkeys((what, *beside)):
+            rules = self._covering(each)
+            covering |= set(map(id, rules))
+            if rules and each.kind in GRANTED:
+                covered.append(each)
+        if not covering:
+            return View(what, name)
+        ordered = tuple(rule for rule in self._enabled if id(rule) in covering)
+        needed = dict.fromkeys((what, *covered))
+        held = [self._access.may(who, UNMASKED, each) for each in needed]
+        if any(of_kind.get(kind) for kind in GRANTED):
+            held.append(self._access.may_everywhere(who, UNMASKED, what.connection))
+        deciding = next((each for each in held if not each.yes), held[0])
+        return View(what, name, self._plan(ordered, what.connection), deciding.yes, deciding.through_short)
+
+    def _of_kind(self, connection: Connection, kind: Kind) -> tuple[Rule, ...]:
+        return tuple(
+            rule
+            for rule in self._enabled
+            if applies_in(rule, connection) and any(named is kind and listed for named, listed in rule.resources)
+        )
+
+    def anything_of(self, who: Reader, connection: Connection, kind: Kind) -> View:
+        """As `anything`, of the rules alone that name resources of one kind."""
+        what = Resource(connection, PLATFORMS[connection.platform].kinds[0], ANYTHING)
+        name = who.name or ""
+        if self._closed is not None:
+            return View(what, name, self._closed)
+        rules = self._of_kind(connection, kind)
         if not rules:
             return View(what, name)
-        held = self._access.may(who, UNMASKED, what)
-        return View(what, name, self._plan(rules, what.connection), held.yes, held.through_short)
+        held = self._access.may_everywhere(who, UNMASKED, connection)
+        return View(what, name, self._plan(rules, connection), held.yes, held.through_short)
 
     def anything(self, who: Reader, connection: Connection) -> View:
         """The view of a connection as a whole, under the name `*`: it masks while any rule there masks for

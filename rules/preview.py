@@ -97,7 +97,8 @@ def preview(
     """
     _check_part(platform, part)
     asked = ask(book, platform=platform, kind=kind, name=name, connection=connection, environment=environment)
-    view = Policy(asked.book, limits).view(Reader(who), asked.resource)
+    unknown = (Kind.EXCHANGE,) if platform is Platform.RABBITMQ and kind is Kind.QUEUE else ()  # its bindings
+    view = Policy(asked.book, limits).view_over(Reader(who), asked.resource, every=unknown)
     if view.may_lift:
         return Cut(Shown(data))  # no receipt: the file is the caller's own, and nothing of a broker's is shown
     return _shown(view, part, data)

@@ -96,6 +96,10 @@ class View:
             return Cut(Shown(data))
         return self.plan.header(name, data)  # type: ignore[return-value]  # let out
 
+    def names_header(self, name: str) -> bool:
+        """Whether a rule names this header or property, and masks it; mask_all names none."""
+        return self.plan is not None and not self.lifted and self.plan.names_header(name)
+
     def field(self, name: bytes, data: bytes) -> Masked:
         """The value of one field of a hash or of a stream entry."""
         if self.plan is None or self.lifted:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from proxy.core.session import ProtocolEntry
 
+from .http.apis.rabbitmq_management import PROTOCOL as RABBITMQ_MANAGEMENT
 from .kafka import PROTOCOL as KAFKA
 from .redis import PROTOCOL as REDIS
 
-PROTOCOLS: Mapping[str, ProtocolEntry] = {entry.name: entry for entry in (KAFKA, REDIS)}
+PROTOCOLS: Mapping[str, ProtocolEntry] = {entry.name: entry for entry in (KAFKA, RABBITMQ_MANAGEMENT, REDIS)}

@@ -13,8 +13,9 @@ from proxy.protocols.http.api import Answer, Api, Call, Forward, Verdict
 from proxy.protocols.http.targets import Target
 from rules.access import Reader
 from rules.audit import Entry, Receipt
-from rules.model import Connection, RuleBook
+from rules.model import Connection, Resource, RuleBook
 from rules.policy import Policy
+from rules.view import View
 
 JSON = [(b"content-type", b"application/json")]
 
@@ -51,6 +52,13 @@ class Judge:
 
     def claim(self) -> Steps[None]:
         yield from ()
+
+    @property
+    def judged(self) -> Policy:
+        return self.policy
+
+    def views(self, resource: Resource, operation: str) -> Steps[tuple[View, ...]]:
+        return (yield from self.viewer.lift((self.viewer.view(resource),), self.viewer.begin(), operation))
 
     def call(self, method: str, path: str, told: Any = None) -> Verdict:
         content = b"" if told is None else told if isinstance(told, bytes) else json.dumps(told).encode()

@@ -1,0 +1,302 @@
+"""What carries messages from one place to another, decided before it is set up: by the source it names plainly, and
+refused where it names it in any other way while any rule masks for the reader.
+
+Source: RabbitMQ, "Shovel", "Federation", "Policies", "Dead Letter Exchanges", "Alternate Exchanges".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from proxy.core.steps import Steps
+from rules.model import Kind, Rule
+from rules.patterns import glob_matches
+
+from ...api import Desk, Refuse
+from ...documents import Value
+from .contents import FIREHOSE
+from .graph import DEFAULT, DEFAULT_IN_PATHS, Graph, exchange, queue, read_graph
+from .lifting import anything, guard, of_kind, of_queue, over, unless_lifted
+
+KNOWN_GLOBALS = frozenset(
+    {"cluster_name", "cluster_tags", "internal_cluster_id", "mqtt_default_vhosts", "mqtt_port_to_vhost_mapping"}
+)
+SOURCES = {"src-queue": Kind.QUEUE, "src-exchange": Kind.EXCHANGE}
+PLAIN_PROTOCOLS = frozenset({"amqp091", "local"})
+COPYING = ("dead-letter-", "alternate-exchange", "federation-", "remote-dc-replicate", "shards-per-node", "x-dead-letter-")
+REPLAYING = frozenset({"x-recent-history", "x-jms-topic"})
+MEETS_EXCHANGES = "exchanges"
+_LITERAL = re.compile(r"\^([A-Za-z0-9_:-]|\\[.])*\$?")
+_UNESCAPED = re.compile(r"\\(.)")
+
+
+@dataclass(slots=True)
+class Scene:
+    """One call's look at a virtual host: its graph is read once, when it is first wanted."""
+
+    desk: Desk
+    operation: str
+    _graphs: dict[str, Graph | None] = field(default_factory=dict)
+
+    def graph(self, vhost: str) -> Steps[Graph | None]:
+        if vhost not in self._graphs:
+            self._graphs[vhost] = yield from read_graph(self.desk, vhost)
+        return self._graphs[vhost]
+
+    # Shovels and federation
+
+    def parameter(self, component: str, vhost: str, value: Value | None) -> Steps[Refuse | None]:
+        match component:
+            case "shovel":
+                return (yield from self.shovel(vhost, value))
+            case "federation-upstream":
+                return (yield from self.upstream(vhost, value))
+            case "vhost-limits" | "user-limits":
+                return None
+            case _:
+                return (yield from guard(self.desk, self.operation))
+
+    def shovel(self, vhost: str, value: Value | None) -> Steps[Refuse | None]:
+        """Exactly one source, named by a text; everything else names none."""
+        if value is None or not value.is_object:
+            return (yield from guard(self.desk, self.operation))
+        protocol = value.member("src-protocol")
+        named = {key: value.member(key) for key in SOURCES if value.member(key) is not None}
+        is_plain = protocol is None or (protocol.is_text and protocol.inside in PLAIN_PROTOCOLS)
+        if not is_plain or value.member("src-address") is not None or len(named) != 1:
+            return (yield from guard(self.desk, self.operation))
+        ((key, told),) = named.items()
+        return (yield from self.source(vhost, SOURCES[key], told))
+
+    def upstream(self, vhost: str, value: Value | None) -> Steps[Refuse | None]:
+        """Each of what is named; what names neither takes the name of wherever a policy puts it."""
+        told = {} if value is None or not value.is_object else value.inside
+        named = {kind: told[str(kind)] for kind in (Kind.QUEUE, Kind.EXCHANGE) if str(kind) in told}
+        if not named:
+            return (yield from guard(self.desk, self.operation))
+        for kind, each in named.items():
+            refused = yield from self.source(vhost, kind, each)
+            if refused is not None:
+                return refused
+        return None
+
+    def source(self, vhost: str, kind: Kind, told: Value | None) -> Steps[Refuse | None]:
+        """A queue or exchange that is read from. Rules on the other kind count too: what is bound to what, on the
+        virtual host that an address names, cannot be told here."""
+        if told is None or not told.is_text or not told.inside:
+            return (yield from guard(self.desk, self.operation))
+        name = told.inside
+        view = over(self.desk, (kind, name))
+        refused = yield from unless_lifted(self.desk, view, self.operation)
+        other = Kind.EXCHANGE if kind is Kind.QUEUE else Kind.QUEUE
+        if refused is None:
+            refused = yield from unless_lifted(self.desk, of_kind(self.desk, other), self.operation, named=False)
+        if refused is None and kind is Kind.QUEUE and of_kind(self.desk, Kind.QUEUE).masks:
+            # Dead letters of a covered queue lie in queues that no rule names.
+            graph = yield from self.graph(vhost)
+            if graph is not None and name in graph.queues:
+                view = over(self.desk, queue(name), graph.upstream(queue(name)))
+                refused = yield from unless_lifted(self.desk, view, self.operation)
+        return refused
+
+    # Policies
+
+    def policy(self, definition: Value | None, pattern: str | None, apply_to: str | None) -> Steps[Refuse | None]:
+        """One that is put or taken away: refused with a key that copies, or where its pattern can meet what is covered."""
+        if not anything(self.desk).masks:
+            return None
+        known = definition is not None and definition.is_object and pattern is not None
+        copies = definition is None or not definition.is_object or any(map(_copies, definition.inside))
+        if not known or copies or self._can_meet(pattern or "", apply_to):
+            return (yield from guard(self.desk, self.operation))
+        return None
+
+    def _can_meet(self, pattern: str, apply_to: str | None) -> bool:
+        on_queues, on_exchanges = of_kind(self.desk, Kind.QUEUE), of_kind(self.desk, Kind.EXCHANGE)
+        if apply_to == MEETS_EXCHANGES:
+            return on_exchanges.masks and meets(pattern, on_exchanges.rules, Kind.EXCHANGE)
+        # Which queues a rule on exchanges covers depends on bindings that are still to come.
+        return on_exchanges.masks or (on_queues.masks and meets(pattern, on_queues.rules, Kind.QUEUE))
+
+    # Queues, exchanges, bindings
+
+    def queue(self, vhost: str, name: str, arguments: Value | None) -> Steps[Refuse | None]:
+        if not _any_key(arguments, _copies) or not anything(self.desk).masks:
+            return None
+        graph = (yield from self.graph(vhost)) if of_kind(self.desk, Kind.EXCHANGE).masks else None
+        return (yield from unless_lifted(self.desk, of_queue(self.desk, name, graph), self.operation))
+
+    def exchange(self, name: str, kind: object, arguments: Value | None) -> Steps[Refuse | None]:
+        replays = (isinstance(kind, str) and kind in REPLAYING) or _any_key(
+            arguments, lambda key: key == "alternate-exchange" or key.startswith(("x-recent-history", "x-jms"))
+        )
+        if not replays:
+            return None
+        return (yield from unless_lifted(self.desk, over(self.desk, exchange(name)), self.operation))
+
+    def exchange_delete(self, vhost: str, name: str) -> Steps[Refuse | None]:
+        """Takes queues out of the rules on the exchange, and on those that feed it."""
+        if not of_kind(self.desk, Kind.EXCHANGE).masks:
+            return None
+        graph = yield from self.graph(vhost)
+        node = exchange(_own_name(name))
+        if graph is None:
+            return (yield from unless_lifted(self.desk, of_kind(self.desk, Kind.EXCHANGE), self.operation, named=False))
+        fed_by = [each for each in graph.upstream(node) if each[0] is Kind.EXCHANGE]
+        return (yield from unless_lifted(self.desk, over(self.desk, node, fed_by), self.operation))
+
+    def binding(self, vhost: str, source: str, kind: str, destination: str, arguments: Value | None) -> Steps[Refuse | None]:
+        """A second place for what the source bears: refused unless whatever covers the one covers the other."""
+        view = anything(self.desk)
+        if not view.masks:
+            return None
+        name = _own_name(source)
+        if name == FIREHOSE or _compares(arguments, view.rules):
+            return (yield from guard(self.desk, self.operation))
+        if not of_kind(self.desk, Kind.QUEUE).masks:
+            return None  # rules on exchanges follow the binding
+        graph = yield from self.graph(vhost)
+        if graph is None:
+            return (yield from guard(self.desk, self.operation))
+        bears = graph.upstream(exchange(name))
+        reached = [each for each in graph.downstream(*bears) if each[0] is Kind.QUEUE and each != queue(destination)]
+        covered: set[str] = set()
+        if kind == "q":
+            covered = {rule.name for rule in over(self.desk, queue(destination)).rules}
+        for each in sorted(reached):
+            there = over(self.desk, each)
+            if {rule.name for rule in there.rules} <= covered:
+                continue
+            refused = yield from unless_lifted(self.desk, there, self.operation)
+            if refused is not None:
+                return refused
+        return None
+
+    def binding_delete(self, vhost: str, source: str) -> Steps[Refuse | None]:
+        return (yield from self.exchange_delete(vhost, source))
+
+    # Definitions
+
+    def definitions(self, told: Value, vhost: str | None) -> Steps[Refuse | None]:
+        """Each section as its own calls would be."""
+        if not anything(self.desk).masks:
+            return None
+        for section, listed in told.inside.items():
+            if section in _NAMES_OF_SERVERS:
+                continue
+            if section not in _SECTIONS or not listed.is_array or not all(each.is_object for each in listed.inside):
+                return (yield from guard(self.desk, self.operation))
+            for each in listed.inside:
+                refused = yield from self._defined(section, each, vhost)
+                if refused is not None:
+                    return refused
+        return None
+
+    def _defined(self, section: str, each: Value, vhost: str | None) -> Steps[Refuse | None]:
+        at = vhost or each.text("vhost")
+        name = each.text("name")
+        match section:
+            case "vhosts":
+                return (yield from self.vhost(each))
+            case "parameters" if at is not None:
+                component = each.text("component") or ""
+                return (yield from self.parameter(component, at, each.member("value")))
+            case "global_parameters" if name is not None:
+                return (yield from self.global_parameter(name))
+            case "policies":
+                return (yield from self.policy(each.member("definition"), each.text("pattern"), each.text("apply-to")))
+            case "queues" if at is not None and name is not None:
+                return (yield from self.queue(at, name, each.member("arguments")))
+            case "exchanges" if name is not None:
+                return (yield from self.exchange(name, each.text("type"), each.member("arguments")))
+            case "bindings" if at is not None:
+                source, destination = each.text("source"), each.text("destination")
+                kind = {"queue": "q", "exchange": "e"}.get(each.text("destination_type") or "")
+                if source is not None and destination is not None and kind is not None:
+                    return (yield from self.binding(at, source, kind, destination, each.member("arguments")))
+        return (yield from guard(self.desk, self.operation))
+
+    def vhost(self, told: Value) -> Steps[Refuse | None]:
+        tracing = told.member("tracing")
+        if tracing is None or tracing.inside is False:
+            return None
+        return (yield from guard(self.desk, self.operation))
+
+    def global_parameter(self, name: str) -> Steps[Refuse | None]:
+        return None if name in KNOWN_GLOBALS else (yield from guard(self.desk, self.operation))
+
+
+_SECTIONS = frozenset(
+    {
+        "bindings", "exchanges", "global_parameters", "parameters", "permissions", "policies", "queues", "topic_permissions",
+        "users", "vhosts",
+    }
+)  # fmt: skip
+_NAMES_OF_SERVERS = frozenset(
+    {
+        "original_cluster_name",
+        "original_vhost_name",
+        "explanation",
+        "metadata",
+        "product_name",
+        "product_version",
+        "rabbit_version",
+        "rabbitmq_definition_format",
+        "rabbitmq_version",
+    }
+)
+
+
+def _own_name(name: str) -> str:
+    return DEFAULT if name == DEFAULT_IN_PATHS else name
+
+
+def _copies(key: str) -> bool:
+    return key.startswith(COPYING)
+
+
+def _any_key(told: Value | None, bad: Callable[[str], bool]) -> bool:
+    """Whether a table has such a key; what is no table may have any."""
+    if told is None or (told.is_array and not told.inside):
+        return False
+    return not told.is_object or any(map(bad, told.inside))
+
+
+def _compares(arguments: Value | None, rules: Iterable[Rule]) -> bool:
+    """Whether a binding's arguments ask of a message what a rule hides: how many it lets through would tell."""
+    if arguments is None or (arguments.is_array and not arguments.inside):
+        return False
+    if not arguments.is_object:
+        return True
+    asked = {name.casefold() for name in arguments.inside if name not in {"x-match", "x-weight"}}
+    if not asked:
+        return False
+    if any("selector" in name for name in asked):
+        return True
+    named = {each.name.casefold() for rule in rules for each in rule.fields if each.name}
+    return not asked.isdisjoint(named) or any(rule.mask_all for rule in rules)
+
+
+def meets(pattern: str, rules: Iterable[Rule], kind: Kind) -> bool:
+    """Whether a regular expression can fit a name that one of the globs fits too. A yes may be one too many: only what
+    is anchored and spelled out is told apart."""
+    if not _LITERAL.fullmatch(pattern):
+        return True
+    whole = pattern.endswith("$")
+    start = _UNESCAPED.sub(r"\1", pattern[1:].removesuffix("$"))
+    globs = [glob for rule in rules for named, listed in rule.resources if named is kind for glob in listed]
+    if whole:
+        return any(glob_matches(glob, start.encode(), strict=False) for glob in globs)
+    return any(_may_start(glob, start) for glob in globs)
+
+
+def _may_start(glob: str, start: str) -> bool:
+    """Whether some name that the glob fits begins so."""
+    for wanted, given in zip(glob, start, strict=False):
+        if wanted == "*":
+            return True
+        if wanted not in ("?", given):
+            return False
+    return len(glob) >= len(start) or "*" in glob

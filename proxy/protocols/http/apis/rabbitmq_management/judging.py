@@ -1,0 +1,186 @@
+"""The verdict on each call: by its row in the table, its body read strictly and sent up as Veil writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from proxy.core.steps import Steps
+from rules import marks
+
+from ...api import Answer, Call, Desk, Forward, Refuse, Verdict
+from ...documents import NotStrict, Value, parse
+from ...targets import Target
+from . import getting, publishing, statistics
+from .copies import Scene
+from .forms import form
+from .lifting import anything, guard
+from .refuse import bad_request
+from .surface import Act, row
+from .writing import compact
+
+JSON = b"application/json"
+PLAIN_ACTIONS = frozenset({"sync", "cancel_sync"})
+_WITH_BODY = frozenset(
+    {
+        Act.DEFINITIONS,
+        Act.PARAMETER,
+        Act.POLICY,
+        Act.VHOST,
+        Act.QUEUE,
+        Act.ACTION,
+        Act.EXCHANGE,
+        Act.BINDING,
+        Act.PUBLISH,
+        Act.GET,
+    }
+)
+_EMPTY = Value(0, 2, {})
+
+
+class RabbitManagement:
+    """See `proxy.protocols.http.api.Api`."""
+
+    who = Target(("api", "whoami"))
+
+    def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
+        found, named = row(call.method, call.target.segments)
+        if found.act is Act.PASS:
+            return Forward()
+        if anything(desk).masks:
+            yield from desk.claim()
+        operation = f"{call.method} {found.path}"
+        if found.act in _WITH_BODY:
+            return (yield from self._with_body(found.act, call, desk, operation, named))
+        match found.act:
+            case Act.STATS | Act.ADDRESSES | Act.SETTINGS:
+                if not anything(desk).covered:
+                    return Forward()
+                return Forward(target=statistics.unsorted(call.target), accept=JSON, show=_shown(desk, found.act, operation))
+            case _:
+                refused = yield from self._without_body(found.act, Scene(desk, operation), named)
+                return refused or Forward()
+
+    def _without_body(self, act: Act, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
+        match act:
+            case Act.EXCHANGE_DELETE:
+                return (yield from scene.exchange_delete(named["vhost"], named["name"]))
+            case Act.BINDING_DELETE:
+                return (yield from scene.binding_delete(named["vhost"], named["source"]))
+            case Act.GLOBAL_PARAMETER:
+                return (yield from scene.global_parameter(named["name"]))
+            case Act.POLICY_DELETE:
+                return (yield from self._stored_policy(scene, named))
+            case Act.SHOVEL_RESTART:
+                return (yield from self._stored_shovel(scene, named))
+            case _:
+                return (yield from guard(scene.desk, scene.operation))
+
+    def _with_body(self, act: Act, call: Call, desk: Desk, operation: str, named: dict[str, str]) -> Steps[Verdict]:
+        kind = (call.one(b"content-type") or b"").lower()
+        around = None
+        content = call.content
+        if kind.startswith(b"multipart/"):
+            around = form(kind, call) if act is Act.DEFINITIONS else None
+            if around is None:
+                return bad_request("a body in parts is not carried through here", operation, 415)
+            content = around.inside
+        if act is Act.GET:
+            return (yield from getting.judge(desk, named["vhost"], named["name"], operation, content))
+        if not content:
+            told = _EMPTY
+        else:
+            try:
+                _, told = parse(content)
+            except NotStrict as bad:
+                return bad_request(str(bad), operation)
+            if not told.is_object:
+                return bad_request("the body is not an object", operation)
+        scene = Scene(desk, operation)
+        refused = yield from self._judged(act, scene, told, named)
+        if refused is not None:
+            return refused
+        if not content:
+            return Forward()
+        sent = _without_mark(told) if act is Act.PUBLISH else compact(told)
+        return Forward(content=sent.encode("utf-8", "surrogatepass") if around is None else around.around(sent.encode()))
+
+    def _judged(self, act: Act, scene: Scene, told: Value, named: dict[str, str]) -> Steps[Refuse | None]:
+        match act:
+            case Act.PARAMETER:
+                return (yield from scene.parameter(named["component"], named["vhost"], told.member("value")))
+            case Act.POLICY:
+                refused = yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to"))
+                return refused or (yield from self._stored_policy(scene, named))
+            case Act.DEFINITIONS:
+                return (yield from scene.definitions(told, named.get("vhost")))
+            case Act.VHOST:
+                return (yield from scene.vhost(told))
+            case Act.QUEUE:
+                return (yield from scene.queue(named["vhost"], named["name"], told.member("arguments")))
+            case Act.ACTION:
+                return None if told.text("action") in PLAIN_ACTIONS else (yield from guard(scene.desk, scene.operation))
+            case Act.EXCHANGE:
+                return (yield from scene.exchange(named["name"], told.text("type"), told.member("arguments")))
+            case Act.BINDING:
+                arguments = told.member("arguments")
+                kind = "q" if scene.operation.endswith("/q/{destination}") else "e"
+                return (yield from scene.binding(named["vhost"], named["source"], kind, named["destination"], arguments))
+            case _:
+                return (yield from publishing.judge(scene, named["vhost"], named["name"], told))
+
+    def _stored_policy(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
+        """What the policy says that there is now: it goes with the call."""
+        if not anything(scene.desk).masks:
+            return None
+        kind = "operator-policies" if "/operator-policies/" in scene.operation else "policies"
+        answer = yield from _stored(scene.desk, kind, named["vhost"], named["name"])
+        if answer is not None and answer.status == 404:
+            return None
+        told = _object(answer)
+        if told is None:
+            return (yield from guard(scene.desk, scene.operation))
+        return (yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to")))
+
+    def _stored_shovel(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
+        if not anything(scene.desk).masks:
+            return None
+        answer = yield from _stored(scene.desk, "parameters", "shovel", named["vhost"], named["name"])
+        told = _object(answer)
+        if told is None:
+            return (yield from guard(scene.desk, scene.operation))
+        return (yield from scene.shovel(named["vhost"], told.member("value")))
+
+
+def _stored(desk: Desk, *segments: str) -> Steps[Answer | None]:
+    return (yield from desk.look_up(Target(("api", *segments)), as_veil=desk.settings.login is not None))
+
+
+def _object(answer: Answer | None) -> Value | None:
+    if answer is None or answer.status != 200:
+        return None
+    try:
+        _, told = parse(answer.content)
+    except NotStrict:
+        return None
+    return told if told.is_object else None
+
+
+def _shown(desk: Desk, act: Act, operation: str) -> Callable[[Answer], Steps[Answer]]:
+    def show(answer: Answer) -> Steps[Answer]:
+        view = anything(desk)
+        told = statistics.shown(answer, view, act)
+        if told is not answer and view.may_lift and act is not Act.ADDRESSES:
+            (view,) = yield from desk.viewer.lift((view,), desk.viewer.begin(), operation)
+            return statistics.shown(answer, view, act)
+        return told
+
+    return show
+
+
+def _without_mark(told: Value) -> str:
+    """The message without the mark of what was shown unmasked: it says nothing of this one."""
+    properties = told.member("properties")
+    headers = None if properties is None else properties.member("headers")
+    if headers is not None and headers.is_object and marks.UNMASKED in headers.inside:
+        del headers.inside[marks.UNMASKED]
+    return compact(told)
