@@ -87,9 +87,14 @@ $(VENV)/.folder: $(MOVED)
 # A stamp for each set: the second run starts at once; what decides on packages or on the compiled scanner installs again.
 $(VENV)/.demo $(VENV)/.test $(VENV)/.bench $(VENV)/.build: $(VENV)/.%: $(VENV)/.folder pyproject.toml setup.py $(SCANNER)
 	@echo "installing Veil into $(VENV) ($*) …" >&2; \
-	if command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python --reinstall-package veil -e '.[$*]'; then :; \
-	elif [ -x $(BIN)/pip ] || $(BIN)/python -m ensurepip >/dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'; \
-	else echo "neither uv nor pip could install Veil" >&2; exit 1; fi
+	install() { \
+		if command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(BIN)/python --reinstall-package veil "$$@"; then :; \
+		elif [ -x $(BIN)/pip ] || $(BIN)/python -m ensurepip >/dev/null; then \
+			$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$@"; \
+		else echo "neither uv nor pip could install Veil" >&2; return 1; fi; }; \
+	if [ "$*" != demo ]; then install -e '.[$*]'; \
+	elif ! install --only-binary=confluent-kafka -e '.[demo]'; then \
+		echo "no confluent-kafka for this machine: the demo goes without Kafka" >&2; install -e '.[demo-redis]'; fi
 	@$(BIN)/python -c 'import sys, rules.scan as s; sys.exit(s.ENGINE != "compiled")' || \
 		echo "the scanner is the one in Python: for the faster one, install a C compiler and Python.h, then make clean" >&2
 	@touch $@

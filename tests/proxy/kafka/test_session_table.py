@@ -13,7 +13,7 @@ from proxy.protocols.kafka.surface import ROWS, Act
 from .desk import BOOK, CLIENT, FETCH, METADATA, Desk, fetch_answer, fetch_request, framed, frames, read_answer
 
 HOST = b"broker-7.internal"
-VERSIONS = 18
+VERSIONS, DESCRIBE_CLUSTER = 18, 60
 ALL_VERSIONS = [
     {"api_key": key, "min_version": schema.versions(key)[0], "max_version": schema.versions(key)[-1]}
     for key in range(93)
@@ -27,6 +27,24 @@ def broker(node: int, **more: object) -> Message:
 
 def versions_answer(version: int, told: list[Message]) -> Message:
     return schema.response(VERSIONS, version).blank() | {"api_keys": told}
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [
+        (each.key, each.versions[-1])
+        for each in ROWS
+        if each.act in {Act.ADDRESSES, Act.PASS, Act.SIZES} and each.key != DESCRIBE_CLUSTER
+    ],
+)
+def test_bytes_behind_a_request_that_is_not_judged_go_up_as_they_came(key: int, version: int) -> None:
+    """librdkafka writes three bytes too many where it asks for all topics, and brokers do not mind."""
+    desk = Desk()
+    raw = wire.own_request(key, version, 1, CLIENT, schema.request(key, version).blank())
+    longer = (len(raw) - 4 + 3).to_bytes(4, "big") + raw[4:] + b"\1\0\0"
+    desk.play.reader(longer)
+
+    assert desk.play.sent_up() == longer
 
 
 # ApiVersions

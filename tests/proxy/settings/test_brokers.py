@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from proxy.core.errors import ConfigError
+from proxy.protocols import PROTOCOLS as REAL_PROTOCOLS
 from proxy.runtime.nodetable import NodeSettings
 from proxy.settings import Configuration, load_configuration
 from proxy.settings.brokers import node_settings
@@ -187,3 +188,16 @@ def test_ports_may_come_from_the_environment(tmp_path: Path, name: str, value: s
     assert brokers is not None
     assert brokers.ports is not None
     assert (brokers.ports[0], brokers.ports[-1]) == ports
+
+
+def test_what_kafka_can_do_the_config_may_ask_of_it(tmp_path: Path) -> None:
+    (tmp_path / "rules.d").mkdir()
+    (tmp_path / "trail").mkdir()
+    path = tmp_path / "veil.yaml"
+    path.write_text(GOOD + BROKERS + "{ports: 19100-19149}\n        token_claim: sub\n", encoding="utf-8")
+
+    listener = load_configuration(path, {}, REAL_PROTOCOLS).settings.connections[0].listeners[0]
+
+    assert listener.token_claim == "sub"
+    assert listener.brokers is not None
+    assert listener.brokers.ports == range(19100, 19150)

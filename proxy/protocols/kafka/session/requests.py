@@ -25,7 +25,7 @@ from .state import State
 
 FRAME_BYTES = 100 * 1024 * 1024  # a broker's own default (socket.request.max.bytes)
 STRANGER_BYTES = 1024 * 1024  # of whoever may still have to log in
-API_VERSIONS, SASL_HANDSHAKE = 18, 17
+API_VERSIONS, SASL_HANDSHAKE, DESCRIBE_CLUSTER = 18, 17, 60
 BROKER_RESOURCES = (4, 8)  # a broker's own configs, and its loggers
 CONTROLLERS = 2  # a kind of endpoint (KIP-919)
 
@@ -72,6 +72,8 @@ class Requests:
                 self._login(header, frame)
             case Act.GUARD:
                 yield from self._guarded(found, header, frame)
+            case Act.ADDRESSES if header.key != DESCRIBE_CLUSTER:  # what they ask is not judged, nor how whole they are
+                self._pass_on(header, frame)  # librdkafka leaves bytes behind a Metadata for all topics
             case Act.BROKER_CONFIG | Act.FOLLOWER | Act.ADDRESSES:
                 yield from self._looked_at(found, header, frame)
             case Act.PASS | Act.SIZES | Act.VERSIONS:
