@@ -14,10 +14,10 @@ from proxy.core.steps import Steps, ToReader
 from proxy.core.viewer import Viewer
 from proxy.protocols.kafka import schema, wire
 from proxy.protocols.kafka.cluster import Cluster
+from proxy.protocols.kafka.primitives import Chunk
 from proxy.protocols.kafka.records import write_headers
 from proxy.protocols.kafka.records.compression import compress
 from proxy.protocols.kafka.records.varint import write_length
-from proxy.protocols.kafka.schema import Chunk
 from proxy.protocols.kafka.session import KafkaSession
 from rules.model import Connection, Platform
 from rules.policy import Policy
