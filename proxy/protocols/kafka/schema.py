@@ -363,6 +363,11 @@ def response(key: int, version: int) -> Codec:
     return _compiled(_entity(key, version, answer=True))
 
 
+def load() -> None:
+    """Imports the definitions, which takes long; those of a message are compiled when it first comes, which does not."""
+    _entity(API_VERSIONS, 0, answer=False)
+
+
 @functools.cache
 def versions(key: int) -> range:
     """The versions of an API whose fields are known, without a gap; empty where it is not known at all."""

@@ -350,3 +350,13 @@ def test_the_oracle_writes_as_it_is_used_here() -> None:
     entity_writer(type(entity))(buffer, entity)
 
     assert buffer.getvalue() == written(entity) == back(schema.request(3, 12), message)
+
+
+def test_the_definitions_are_loaded_before_the_first_reader_comes() -> None:
+    look = "import sys; from proxy.protocols.kafka import PROTOCOL; {}; print('kio.static.primitive' in sys.modules)"
+
+    def loaded(first: str) -> str:
+        return subprocess.run([sys.executable, "-c", look.format(first)], capture_output=True, text=True, check=True).stdout
+
+    assert loaded("pass") == "False\n", "whoever checks rules does not wait for them"
+    assert loaded("PROTOCOL.shared()") == "True\n"
