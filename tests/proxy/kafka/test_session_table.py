@@ -8,7 +8,7 @@ from proxy.core.addresses import Endpoint, Node
 from proxy.core.errors import LimitExceeded, WireError
 from proxy.protocols.kafka import schema, wire
 from proxy.protocols.kafka.schema import Message
-from proxy.protocols.kafka.surface import ROWS, Act
+from proxy.protocols.kafka.surface import ROWS, Act, Row
 
 from .desk import BOOK, CLIENT, FETCH, METADATA, Desk, fetch_answer, fetch_request, framed, frames, read_answer
 
@@ -45,6 +45,35 @@ def test_bytes_behind_a_request_that_is_not_judged_go_up_as_they_came(key: int, 
     desk.play.reader(longer)
 
     assert desk.play.sent_up() == longer
+
+
+@pytest.mark.parametrize("row", [each for each in ROWS if each.act is Act.GUARD], ids=lambda each: each.name)
+def test_bytes_behind_a_request_that_is_refused_make_it_no_other_request(row: Row) -> None:
+    """librdkafka leaves some behind AlterUserScramCredentials, and the client is told why it may not do that."""
+    for version in row.versions:
+        blank = schema.request(row.key, version).blank()
+        told = []
+        for behind in (b"", b"\1\0\0"):
+            desk = Desk()
+            raw = wire.own_request(row.key, version, 1, CLIENT, blank)
+            desk.play.reader((len(raw) - 4 + len(behind)).to_bytes(4, "big") + raw[4:] + behind)
+            assert desk.play.sent_up() == b""
+            told.append(bytes(desk.play.to_reader))
+
+        assert told[0] == told[1] != b""
+
+
+@pytest.mark.parametrize(("key", "version"), [(33, 0), (33, 2), (44, 0), (44, 1)])
+@pytest.mark.parametrize("behind", [b"", b"\1\0\0"])
+def test_a_brokers_config_is_not_changed_whatever_stands_behind_the_request(key: int, version: int, behind: bytes) -> None:
+    resource = {"resource_type": 4, "resource_name": b"1", "configs": []}
+    desk = Desk()
+    raw = wire.own_request(key, version, 1, CLIENT, schema.request(key, version).blank() | {"resources": [resource]})
+    desk.play.reader((len(raw) - 4 + len(behind)).to_bytes(4, "big") + raw[4:] + behind)
+
+    assert desk.play.sent_up() == b""
+    [said] = read_answer(key, version, bytes(desk.play.to_reader))["responses"]
+    assert said["error_code"] == 31
 
 
 # ApiVersions
