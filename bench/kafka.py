@@ -32,6 +32,7 @@ ROUNDS, QUICK_ROUNDS = 15, 1
 AT_ONCE = 4  # answers a round of each subject
 RECORD_S = 1e-5  # the target: 100 000 records a second of one core
 SLOWER = 1.25  # of a topic that no rule covers: four fifths of what comes without Veil
+MIB = 1 << 20
 THIRD = 1 / 3  # of what a masked record costs
 
 
@@ -93,10 +94,16 @@ def processes() -> Iterator[tuple[str, list[Row]]]:
         yield f"from a broker, {codec}; ratio of the time to the time without Veil", rows
 
 
+def memory() -> Row:
+    before, most = streams.peak()
+    return Row("masked answers of up to 50 MiB, none", f"{before / MIB:8.0f} MiB before {most / MIB:8.0f} MiB at most")
+
+
 def measure(*, quick: bool) -> Iterator[tuple[str, list[Row]]]:
     yield from session(quick=quick)
     if not quick and streams.can_run():
         yield from processes()
+        yield "resident memory of Veil", [memory()]
 
 
 def main(arguments: list[str] | None = None) -> int:
