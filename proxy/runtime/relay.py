@@ -279,10 +279,10 @@ class Relay:
             return
         while True:
             left_s = self._active_s + self._times.idle_s - trio.current_time()
-            if left_s <= 0:
+            if left_s <= 0 and not self._server_owes:  # whoever waits for an answer has asked, and is not silent
                 self._finish("idle")
                 return
-            await trio.sleep(left_s)
+            await trio.sleep(left_s if left_s > 0 else self._times.idle_s)
 
     def _touch(self) -> None:
         self._active_s = trio.current_time()
