@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.core.steps import Steps
 from rules import marks
@@ -167,7 +168,9 @@ def _object(answer: Answer | None) -> Value | None:
 
 def _shown(desk: Desk, act: Act, operation: str) -> Callable[[Answer], Steps[Answer]]:
     def show(answer: Answer) -> Steps[Answer]:
-        view = anything(desk)
+        view = desk.viewer.anything(desk.judged)
+        if not view.masks or desk.viewer.policy is not desk.judged:
+            view = anything(desk) if anything(desk).covered else replace(view, may_lift=False)
         told = statistics.shown(answer, view, act)
         if told is not answer and view.may_lift and act is not Act.ADDRESSES:
             (view,) = yield from desk.viewer.lift((view,), desk.viewer.begin(), operation)
