@@ -39,8 +39,10 @@ def test_fields_are_masked_and_every_other_byte_stays(rabbitmq_server: RabbitSer
         assert message["payload_encoding"] == "string"
         assert message["payload_bytes"] == len(expected.encode())
         properties = message["properties"]
-        assert properties["headers"]["x-iban"] == MASK and properties["headers"]["n"] == 5
-        assert properties["correlation_id"] == MASK and properties["priority"] == 3
+        assert properties["headers"]["x-iban"] == MASK
+        assert properties["headers"]["n"] == 5
+        assert properties["correlation_id"] == MASK
+        assert properties["priority"] == 3
         marked = json.loads(properties["headers"]["veil-masked"])
         assert {"field": "$.card", "method": "redact", "rule": "Contact"} in marked
         assert {"field": "header:correlation_id", "method": "redact", "rule": "Contact"} in marked
@@ -74,7 +76,8 @@ def test_another_form_of_the_answer_is_not_to_be_had(rabbitmq_server: RabbitServ
         for accept in ("application/bert", "*/*", "text/html"):
             answer = bob.ask("POST", "/api/queues/%2F/orders/get", ASKING, Accept=accept)
 
-            assert answer.status == 200 and payload(answer.json()[0])["card"] == 0
+            assert answer.status == 200
+            assert payload(answer.json()[0])["card"] == 0
         canary.assert_nowhere(one, [bob])
 
 
@@ -151,8 +154,10 @@ def test_who_may_sees_it_as_it_is_once_it_is_on_record(
         (all_of_it,) = peek(alice, "orders.us")
         (for_bob,) = peek(bob, "orders.eu")
 
-    assert payload(eu)["card"] != 0 and payload(us)["card"] == 0
-    assert payload(all_of_it)["card"] != 0 and payload(for_bob)["card"] == 0
+    assert payload(eu)["card"] != 0
+    assert payload(us)["card"] == 0
+    assert payload(all_of_it)["card"] != 0
+    assert payload(for_bob)["card"] == 0
     assert json.loads(eu["properties"]["headers"]["veil-unmasked"]) == ["Contact"]
     reads = [each for each in one.audit() if each["event"] == "broker.message.read-unmasked"]
     assert [(each["who"], each["resource"]) for each in reads] == [
@@ -209,7 +214,8 @@ def test_a_rule_on_exchanges_follows_the_bindings_as_they_are(
         (lifted,) = peek(erin, "fed.eu")
         (other,) = peek(bob, "alone")
 
-    assert payload(before)["card"] != 0 and payload(other)["card"] != 0
+    assert payload(before)["card"] != 0
+    assert payload(other)["card"] != 0
     assert payload(bound)["card"] == 0
     assert payload(lifted)["card"] != 0
     assert [each["resource"] for each in one.audit() if each["event"] == "broker.message.read-unmasked"] == [
@@ -249,7 +255,8 @@ def test_copies_that_the_firehose_made_are_covered_by_every_rule(
     with reader(one) as bob:
         messages = peek(bob, "fire")
 
-        assert messages and all(payload(each)["card"] == 0 for each in messages)
+        assert messages
+        assert all(payload(each)["card"] == 0 for each in messages)
         canary.assert_nowhere(one, [bob])
 
 
@@ -270,4 +277,5 @@ def test_what_can_be_read_in_two_ways_is_told_in_the_apis_own_words(rabbitmq_ser
             answer = bob.ask("POST", "/api/queues/%2F/orders/get", body)
 
             assert answer.status == 400, body
-            assert answer.json()["error"] == "bad_request" and answer.json()["reason"].startswith("veil: ")
+            assert answer.json()["error"] == "bad_request"
+            assert answer.json()["reason"].startswith("veil: ")

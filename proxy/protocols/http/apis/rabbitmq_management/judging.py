@@ -14,7 +14,7 @@ from ...targets import Target
 from . import getting, publishing, statistics
 from .copies import Scene
 from .forms import form
-from .lifting import anything, guard
+from .lifting import anything
 from .refuse import bad_request
 from .surface import Act, row
 from .writing import compact
@@ -74,7 +74,7 @@ class RabbitManagement:
             case Act.SHOVEL_RESTART:
                 return (yield from self._stored_shovel(scene, named))
             case _:
-                return (yield from guard(scene.desk, scene.operation))
+                return (yield from scene.guard())
 
     def _with_body(self, act: Act, call: Call, desk: Desk, operation: str, named: dict[str, str]) -> Steps[Verdict]:
         kind = (call.one(b"content-type") or b"").lower()
@@ -119,7 +119,7 @@ class RabbitManagement:
             case Act.QUEUE:
                 return (yield from scene.queue(named["vhost"], named["name"], told.member("arguments")))
             case Act.ACTION:
-                return None if told.text("action") in PLAIN_ACTIONS else (yield from guard(scene.desk, scene.operation))
+                return None if told.text("action") in PLAIN_ACTIONS else (yield from scene.guard())
             case Act.EXCHANGE:
                 return (yield from scene.exchange(named["name"], told.text("type"), told.member("arguments")))
             case Act.BINDING:
@@ -139,7 +139,7 @@ class RabbitManagement:
             return None
         told = _object(answer)
         if told is None:
-            return (yield from guard(scene.desk, scene.operation))
+            return (yield from scene.guard())
         return (yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to")))
 
     def _stored_shovel(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
@@ -148,7 +148,7 @@ class RabbitManagement:
         answer = yield from _stored(scene.desk, "parameters", "shovel", named["vhost"], named["name"])
         told = _object(answer)
         if told is None:
-            return (yield from guard(scene.desk, scene.operation))
+            return (yield from scene.guard())
         return (yield from scene.shovel(named["vhost"], told.member("value")))
 
 
