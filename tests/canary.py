@@ -85,7 +85,8 @@ def assert_no_canary(blob: bytes | str, *canaries: str, where: str = "the blob")
 class Received(Protocol):
     """A client that keeps what it received."""
 
-    received: bytearray
+    @property
+    def received(self) -> bytearray: ...
 
 
 class Watched(Protocol):

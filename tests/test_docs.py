@@ -12,7 +12,7 @@ import pytest
 from tests.brokers.veil import TREE, environment
 from tests.certificates import Authority
 
-PAGES = TREE / "README.md", TREE / "docs" / "rules.md", TREE / "docs" / "config.md"
+PAGES = TREE / "README.md", *(TREE / "docs" / name for name in ("rules.md", "config.md", "kafka.md"))
 EXAMPLES = [
     pytest.param(example, id=f"{page.name}-{number}")
     for page in PAGES
@@ -57,8 +57,18 @@ def test_the_example_to_start_from_is_accepted() -> None:
     assert (done.returncode, done.stderr.decode()) == (0, "")
 
 
-@pytest.mark.parametrize("page", [*PAGES, TREE / "docs" / "operate.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))], ids=lambda page: page.name)
 def test_a_link_to_another_page_leads_somewhere(page: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    targets = re.findall(r"\]\(([^)#:]*)(?:#([^):]+))?\)", page.read_text(encoding="utf-8"))
+    files = [page.parent / path if path else page for path, _ in targets]
 
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+    assert [str(path) for path in files if not path.exists()] == []
+    assert [
+        (str(path), part) for path, (_, part) in zip(files, targets, strict=True) if part and part not in headings(path)
+    ] == []
+
+
+def headings(page: Path) -> set[str]:
+    """What a link may name of a page."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}

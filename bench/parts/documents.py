@@ -8,6 +8,7 @@ import random
 from rules.model import Field, FieldKind, Kind, Method, Partial, Platform, Redact, Rule, RuleBook
 from rules.paths import parse_path
 
+SEED = 7
 SIZES = {"1 KiB": 1 << 10, "64 KiB": 1 << 16, "1 MiB": 1 << 20}
 
 _FIRST = ("Ada", "Zoë", "Jörg", "Inès", "Łukasz", "愛")
@@ -41,19 +42,20 @@ NAMES = ("email", "number", "iban", "vat_id", "phone", "name", "street", "zip", 
 """Ten field names for the tools that mask by name alone."""
 
 
-def book(paths: Paths, pattern: str) -> RuleBook:
-    """One rule a path, on the keys that the pattern takes in."""
-    return RuleBook("bench", tuple(_rule(number, pattern, *each) for number, each in enumerate(paths, 1)))
+def book(paths: Paths, pattern: str, platform: Platform = Platform.REDIS) -> RuleBook:
+    """One rule a path, on the keys (of Kafka the topics) that the pattern takes in."""
+    kind = Kind.TOPIC if platform is Platform.KAFKA else Kind.KEY
+    return RuleBook("bench", tuple(_rule(number, platform, (kind, (pattern,)), *each) for number, each in enumerate(paths, 1)))
 
 
-def _rule(number: int, pattern: str, path: str, method: Method) -> Rule:
+def _rule(number: int, platform: Platform, covers: tuple[Kind, tuple[str, ...]], path: str, method: Method) -> Rule:
     field = Field(FieldKind.JSON_PATH, method, parse_path(path))
-    return Rule(f"rule {number}", Platform.REDIS, ((Kind.KEY, (pattern,)),), fields=(field,))
+    return Rule(f"rule {number}", platform, (covers,), fields=(field,))
 
 
-def compact(size: int) -> bytes:
+def compact(size: int, seed: int = SEED) -> bytes:
     """A batch as `json.dumps` writes it without blanks and in UTF-8: canonical JSON."""
-    return _written(size, indent=None, ascii_only=False)
+    return _written(size, indent=None, ascii_only=False, seed=seed)
 
 
 def indented(size: int) -> bytes:
@@ -66,10 +68,10 @@ def escaped(size: int) -> bytes:
     return _written(size, indent=None, ascii_only=True)
 
 
-def _written(size: int, *, indent: int | None, ascii_only: bool) -> bytes:
+def _written(size: int, *, indent: int | None, ascii_only: bool, seed: int = SEED) -> bytes:
     """As many orders as fit, one at least, then padding up to the size to the byte."""
     separators = (",", ":") if indent is None else (",", ": ")
-    chance = random.Random(7)
+    chance = random.Random(seed)
 
     def batch(orders: list[object], padding: str = "") -> bytes:
         value = {"batch": "b-20240517", "sequence": 1234567890123456789, "orders": orders, "padding": padding}

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 from .errors import LimitExceeded
 
+PIECE_BYTES = 16 * 1024  # what comes in smaller pieces is put together: an object a byte would take fifty times the room
 F = TypeVar("F")
 Parse: TypeAlias = Generator[None, None, F]
 
@@ -19,16 +20,18 @@ Parse: TypeAlias = Generator[None, None, F]
 class Buffer:
     """What has arrived and is not yet taken. `feed` adds; the takes are generators that wait for bytes."""
 
-    __slots__ = ("_at", "_bytes", "_fed")
+    __slots__ = ("_at", "_bytes", "_fed", "_missing", "_pieces")
 
     def __init__(self) -> None:
         self._bytes = bytearray()
         self._at = 0
         self._fed = 0
+        self._pieces: list[bytes | bytearray] = []
+        self._missing = 0
 
     def __len__(self) -> int:
         """Bytes that have arrived and are not taken."""
-        return len(self._bytes) - self._at
+        return len(self._bytes) - self._at + sum(map(len, self._pieces))
 
     def __repr__(self) -> str:
         return f"<Buffer of {len(self)} bytes>"
@@ -38,8 +41,15 @@ class Buffer:
         """Bytes that were taken, ever."""
         return self._fed - len(self)
 
+    @property
+    def missing(self) -> int:
+        """Bytes without which nothing comes of those that arrive, as far as is known; they only add up until then."""
+        return self._missing
+
     def feed(self, data: bytes) -> None:
         self._fed += len(data)
+        if self._missing:
+            data = self._gather(data)
         if self._at == len(self._bytes):
             self._bytes.clear()
             self._at = 0
@@ -97,11 +107,38 @@ class Buffer:
         """
         if count > limit_bytes:
             raise LimitExceeded(f"{count} bytes announced, {limit_bytes} allowed")
+        if count - len(self) > PIECE_BYTES:
+            return (yield from self._joined(count))
         while len(self) < count:
             yield
         taken = bytes(memoryview(self._bytes)[self._at : self._at + count])
         self._at += count
         return taken
+
+    def _joined(self, count: int) -> Parse[bytes]:
+        """As `exact`, for what comes in many chunks: they are kept as they came and copied once, when all are there."""
+        first = self.some(count)
+        self._missing = count - len(first)
+        self._pieces.append(first)
+        while self._missing:
+            yield
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        return taken
+
+    def _gather(self, data: bytes) -> bytes:
+        """Keeps what belongs to the pieces, and gives what stands behind it."""
+        piece, rest = data, b""
+        if len(data) > self._missing:
+            piece, rest = data[: self._missing], data[self._missing :]
+        self._missing -= len(piece)
+        if len(piece) >= PIECE_BYTES:
+            self._pieces.append(piece)
+        elif isinstance(last := self._pieces[-1], bytearray):
+            last += piece
+        else:
+            self._pieces.append(bytearray(piece))
+        return rest
 
     def match(self, pattern: re.Pattern[bytes], offset: int = 0) -> re.Match[bytes] | None:
         """What the pattern finds right at `offset` behind what was taken; nothing is taken."""

@@ -25,30 +25,37 @@ class Outbox:
     """One for a session."""
 
     def __init__(self) -> None:
-        self._out = bytearray()
-        self._up = bytearray()
+        # In pieces, since to join one alone copies nothing: that is how an answer of many MiB goes through.
+        self._out: list[Shown] = []
+        self._up: list[bytes] = []
+        self._out_bytes = 0
+        self._up_bytes = 0
 
     def say(self, data: Shown) -> None:
         """To the reader, after all that was said before."""
-        self._out += data
+        self._out.append(data)
+        self._out_bytes += len(data)
 
     def send(self, data: bytes) -> None:
         """To the server, after all that was sent before."""
-        self._up += data
+        self._up.append(data)
+        self._up_bytes += len(data)
 
     @property
     def is_long(self) -> bool:
-        return len(self._out) >= FLUSH_BYTES or len(self._up) >= FLUSH_BYTES
+        return self._out_bytes >= FLUSH_BYTES or self._up_bytes >= FLUSH_BYTES
 
     def flush(self) -> Steps[None]:
         """Hands over what was said and sent. Call it before any step that waits."""
-        if self._up:
-            data = bytes(self._up)
+        if self._up_bytes:
+            data = b"".join(self._up)
             self._up.clear()
+            self._up_bytes = 0
             yield ToServer(data)
-        if self._out:
-            shown = Shown(bytes(self._out))
+        if self._out_bytes:
+            shown = Shown(b"".join(self._out))
             self._out.clear()
+            self._out_bytes = 0
             yield ToReader(shown)
 
     def flushed(self, work: Steps[T]) -> Steps[T]:

@@ -33,6 +33,12 @@ class Session(Protocol):
         that is soon done. What is heavy is worked out beside the loop."""
         ...
 
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the server has announced and not sent: fewer of them are only kept, and that is soon done. 0 where
+        nothing is known of it."""
+        ...
+
     def from_reader(self, data: bytes) -> Steps[None]:
         """Bytes of the reader; b"" is the end of its stream."""
         ...

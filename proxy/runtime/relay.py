@@ -68,13 +68,15 @@ class Times:
 class _Lane:
     """One direction: how far it has come, for whoever holds, and how much its next step may have to do."""
 
-    __slots__ = ("busy", "gathered", "holding", "longest_s", "was_slow")
+    __slots__ = ("busy", "gathered", "holding", "longest_s", "only_keeps", "was_slow")
 
     def __init__(self) -> None:
         self.busy = False
         self.holding = False
         self.gathered = 0
         """Bytes fed since a chunk came to anything: those of a frame that is not whole yet."""
+        self.only_keeps = False
+        """Nothing comes of its chunk but that it is kept: more of the frame is missing."""
         self.longest_s = 0.0
         """The longest step that the last chunk took."""
         self.was_slow = False
@@ -231,6 +233,7 @@ class Relay:
             self._touch()
             self._server_owes = False
             self.server_lost = not data
+            self._from_server.only_keeps = 0 < len(data) < self._session.missing_bytes
             await self._carry_out(self._session.from_server, data, self._from_server)
             if not data:
                 with trio.move_on_after(LAST_WORDS_S):
@@ -276,10 +279,10 @@ class Relay:
             return
         while True:
             left_s = self._active_s + self._times.idle_s - trio.current_time()
-            if left_s <= 0:
+            if left_s <= 0 and not self._server_owes:  # whoever waits for an answer has asked, and is not silent
                 self._finish("idle")
                 return
-            await trio.sleep(left_s)
+            await trio.sleep(left_s if left_s > 0 else self._times.idle_s)
 
     def _touch(self) -> None:
         self._active_s = trio.current_time()
@@ -333,6 +336,8 @@ class Relay:
             await trio.sleep_forever()
 
     def _is_heavy(self, lane: _Lane) -> bool:
+        if lane.only_keeps:
+            return False
         if lane.was_slow or lane.longest_s > SLOW_S:
             return True
         return lane.gathered + self._session.weight > HEAVY_BYTES

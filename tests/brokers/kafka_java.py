@@ -50,6 +50,8 @@ CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
 }
+VERB_FIRST = frozenset({"kafka-cluster"})
+"""Whose options belong to a verb in front of them."""
 # One compiler and one collector thread: on two cores a start is what takes time, not what comes after it.
 JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Djava.awt.headless=true")
 
@@ -97,15 +99,19 @@ class KafkaTool:
             self._flags = ["--command-config", str(path)]
         self.seen = bytearray()
         """All that the tools ever printed."""
+        self.code = 0
+        """With which the last one ended."""
 
     def run(self, name: str, *arguments: str, stdin: bytes = b"", within_s: float = TOOL_S) -> str:
         """What a tool prints, to both outputs, errors included: `run("kafka-topics", "--list")`."""
-        words = ["--bootstrap-server", self._address, *self._flags, *arguments]
+        verb = arguments[:1] if name in VERB_FIRST else ()
+        words = [*verb, "--bootstrap-server", self._address, *self._flags, *arguments[len(verb) :]]
         line = command(CLASSES[name], *words, log="tools-log4j2.properties")
         done = subprocess.run(
             line, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=within_s, env=_environment()
         )
         self.seen += done.stdout
+        self.code = done.returncode
         return done.stdout.decode(errors="surrogateescape").rstrip("\n")
 
 

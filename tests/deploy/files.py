@@ -11,7 +11,7 @@ import yaml
 from tests.brokers.veil import TREE
 
 DEPLOY = TREE / "deploy"
-CONFIGS = sorted(DEPLOY.rglob("veil.yaml"))
+CONFIGS = sorted([*DEPLOY.rglob("veil.yaml"), DEPLOY / "example" / "kafka.yaml"])
 KUBERNETES = DEPLOY / "kubernetes"
 
 

@@ -25,7 +25,7 @@ def veil(*arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_config_is_accepted_with_the_rules_that_are_mounted_beside_it(config: Path, tmp_path: Path) -> None:
     # The paths are those inside a container: here they are the tree's own.
     done = veil(

@@ -53,6 +53,7 @@ class Lines:
             yield EndServer()
 
     weight = 0
+    missing_bytes = 0
 
     def from_server(self, data: bytes) -> Steps[None]:
         if data:

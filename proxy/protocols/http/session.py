@@ -97,6 +97,10 @@ class HttpSession:
         return self._logged_in
 
     @property
+    def missing_bytes(self) -> int:
+        return 0
+
+    @property
     def weight(self) -> int:
         return 0
 

@@ -275,7 +275,8 @@ _Pieces = Generator[bytes | None, None, None]
 def _line(buffer: Buffer, most_bytes: int) -> Generator[None, None, bytes]:
     while (line := buffer.maybe_line(most_bytes)) is None:
         waiting = buffer.span(0, most_bytes + 2)
-        if len(waiting) > most_bytes + 1 or b"\n" in waiting:
+        is_long = len(waiting) > most_bytes and (len(waiting) > most_bytes + 1 or not waiting.endswith(b"\r"))
+        if is_long or b"\n" in waiting or b"\r" in waiting[:-1]:
             raise _BadChunks("a line of the body is too long or ends in another way")
         yield None
     if b"\r" in line or b"\n" in line:

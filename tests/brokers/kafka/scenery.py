@@ -158,11 +158,11 @@ def has(key: int, version: int, *path: str) -> bool:
 class Wire(KafkaWireClient):
     """A reader of the tests': `ask(1, 17, max_bytes=…)` in kio's names, blank where nothing is said."""
 
-    def ask(self, key: int, version: int, **values: Any) -> Any:
+    def ask(self, key: int, version: int, /, **values: Any) -> Any:
         """The decoded answer."""
         return decode(self.ask_raw(key, version, **values), key, version)[1]
 
-    def ask_raw(self, key: int, version: int, **values: Any) -> bytes:
+    def ask_raw(self, key: int, version: int, /, **values: Any) -> bytes:
         """The frame that answers."""
         return self.exchange(entity(load_request_schema(key, version), values))
 
@@ -200,7 +200,11 @@ class Wire(KafkaWireClient):
 def reader(veil: Veil, user: str = "bob", port: int | None = None) -> Wire:
     """One who has logged in by PLAIN."""
     client = Wire(veil.host, veil.port if port is None else port)
-    client.enter(user)
+    try:
+        client.enter(user)
+    except BaseException:
+        client.close()
+        raise
     return client
 
 

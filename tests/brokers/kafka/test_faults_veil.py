@@ -96,7 +96,7 @@ def node_addresses_by_bob(running: Veil) -> dict[int, str]:
 def test_veil_killed_at_random_moments_loses_nothing_shows_nothing_and_has_told_of_all_it_showed(
     kafka_server: KafkaServer, veil: VeilFactory, canary: Canary
 ) -> None:
-    kill_again_and_again(kafka_server, veil, canary, 5)
+    kill_again_and_again(kafka_server, veil, canary, 4)
 
 
 @pytest.mark.soak

@@ -18,6 +18,7 @@ from .flow import CARDS, MASK, Consuming, Member, Producing, Program, assert_sou
 
 PARTITIONS = 6
 SOAK_S = 300.0
+SETTLE_S = 90.0  # on a machine that has other work
 KINDS = "confluent-classic", "confluent-consumer", "aiokafka", "kafka-python"
 
 
@@ -63,10 +64,12 @@ class Group:
 
     def settle(self) -> None:
         """Returns when every member has its share and has read from it."""
-        wait_until(self._is_settled, "the partitions are divided", 40)
+        wait_until(self._is_settled, "the partitions are divided", SETTLE_S)
         before = [len(each.seen) for each in self.present]
         wait_until(
-            lambda: all(len(each.seen) > old for each, old in zip(self.present, before, strict=True)), "each member reads", 40
+            lambda: all(len(each.seen) > old for each, old in zip(self.present, before, strict=True)),
+            "each member reads",
+            SETTLE_S,
         )
 
     def _is_settled(self) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import time
+from datetime import timedelta
 from typing import cast
 
 import pytest
 from kio.schema.fetch.v12.request import FetchPartition, FetchRequest, FetchTopic
 from kio.schema.types import TopicName
-from kio.static.primitive import i32, i64, i32Timedelta
+from kio.static.primitive import i32, i32Timedelta, i64
 
 from tests.brokers.kafka_clients import Record, create_topics, produce
 from tests.brokers.kafka_server import KafkaServer
@@ -32,8 +33,6 @@ FLIPS = LEFT, RIGHT
 
 def fetch(topic: str, offset: int, wait_s: int) -> FetchRequest:
     """One partition from an offset on; the answer waits for the first record there."""
-    from datetime import timedelta
-
     partition = FetchPartition(partition=i32(0), fetch_offset=i64(offset), partition_max_bytes=i32(1024 * 1024))
     return FetchRequest(
         max_wait=cast(i32Timedelta, timedelta(seconds=wait_s)),
@@ -103,19 +102,21 @@ def flip(server: KafkaServer, veil: VeilFactory, canary: Canary, times: int) -> 
         for each in range(300)
     ]
     produce(server.address, topic, kept)
-    rounds: list[list[Consuming]] = []
-    with Producing(running.address, topic, PARTITIONS, card) as made:
-        # Whoever reads on and on, and whoever begins anew: what is there is read in every state.
-        with Consuming(running.address, topic, alone=PARTITIONS) as steady:
-            for number in range(1, times + 1):
-                if number % 20 == 1:
-                    rounds.append([Consuming(running.address, topic, alone=PARTITIONS)])
-                in_force(running, FLIPS[number % 2])
-                if number % 20 == 0:
-                    rounds[-1][0].stop()
-            made.stop()
-            wait_until(lambda: numbers([steady]) >= made.taken, "all that was taken is read", 30)
-    readers = [steady, *(each for one in rounds for each in one)]
+    rounds: list[Consuming] = []
+    # Whoever reads on and on, and whoever begins anew: what is there is read in every state.
+    with (
+        Producing(running.address, topic, PARTITIONS, card) as made,
+        Consuming(running.address, topic, alone=PARTITIONS) as steady,
+    ):
+        for number in range(1, times + 1):
+            if number % 20 == 1:
+                rounds.append(Consuming(running.address, topic, alone=PARTITIONS))
+            in_force(running, FLIPS[number % 2])
+            if number % 20 == 0:
+                rounds[-1].stop()
+        made.stop()
+        wait_until(lambda: numbers([steady]) >= made.taken, "all that was taken is read", 30)
+    readers = [steady, *rounds]
     for each in readers:
         each.stop()
     seen = b"".join(bytes(each.received) for each in readers)
@@ -148,7 +149,7 @@ def test_between_a_whole_value_and_a_path_no_answer_shows_the_value(
             for _ in range(5):
                 answer = client.exchange(fetch(topic, 0, 1))
                 assert MASK.encode() in answer
-                whole += b'"card"' not in answer
+                whole += b'"n": 19' not in answer
         canary.assert_nowhere(running, [client])
     assert whole
 

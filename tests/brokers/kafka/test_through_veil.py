@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.brokers.kafka_clients import consume, create_topics, login, produce
+from tests.brokers.kafka_clients import admin, consume, create_topics, login, produce
 from tests.brokers.kafka_server import SASL, KafkaServer
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
@@ -43,3 +43,14 @@ def test_masked_orders_are_read_through_veil_and_the_originals_by_whoever_may(
     assert [json.loads(each.value or b"")["card"] for each in clear] == [card] * 3
     assert [entry["who"] for entry in one.audit() if entry["event"] == "broker.message.read-unmasked"] == ["alice"]
     canary.assert_nowhere(one)
+
+
+def test_librdkafka_is_told_of_all_topics_and_of_veils_own_ports(kafka_server: KafkaServer, veil: VeilFactory) -> None:
+    """Its request for all topics has three bytes too many (2.16)."""
+    create_topics(kafka_server.address, "orders-listed", "other-listed")
+    one = veil(RULES, ACCESS, platform="kafka", upstream=kafka_server.at(SASL))
+
+    told = admin(one.address, login("bob")).list_topics(timeout=20)
+
+    assert {"orders-listed", "other-listed"} <= set(told.topics)
+    assert [(each.host, each.port in one.node_ports) for each in told.brokers.values()] == [(one.host, True)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.core.buffer import Buffer, F, Parse
+from proxy.core.buffer import PIECE_BYTES, Buffer, F, Parse
 from proxy.core.errors import LimitExceeded
 
 
@@ -78,3 +79,40 @@ def test_what_goes_in_comes_out_in_order_whatever_was_taken_before(chunks: list[
     out += drive(buffer.exact(len(buffer), 1_000_000), buffer)
 
     assert out == b"".join(chunks)
+
+
+@given(st.lists(st.integers(1, 3 * PIECE_BYTES), min_size=1, max_size=12), st.integers(PIECE_BYTES + 8, 6 * PIECE_BYTES))
+def test_what_comes_in_many_pieces_is_taken_whole_and_what_stands_behind_it_stays(sizes: list[int], count: int) -> None:
+    data = bytes(range(256)) * ((count + sum(sizes)) // 256 + 1)
+    buffer = Buffer()
+    buffer.feed(data[:7])
+    walk = buffer.exact(count, count)
+    at, taken = 7, None
+    for size in (*sizes, count):
+        try:
+            next(walk)
+        except StopIteration as done:
+            taken = done.value
+            break
+        assert (len(buffer), buffer.missing) == (at, count - at)
+        buffer.feed(data[at : at + size])
+        at += size
+    else:
+        with pytest.raises(StopIteration) as ended:
+            next(walk)
+        taken = ended.value.value
+
+    assert taken == data[:count]
+    assert (buffer.missing, buffer.taken, buffer.some(at)) == (0, count, data[count:at])
+
+
+def test_single_bytes_of_what_is_large_are_not_kept_as_an_object_each() -> None:
+    buffer = Buffer()
+    walk = buffer.exact(10 * PIECE_BYTES, 10 * PIECE_BYTES)
+    next(walk)
+    before = sys.getallocatedblocks()
+    for _ in range(PIECE_BYTES):
+        buffer.feed(b"x")
+
+    assert sys.getallocatedblocks() - before < PIECE_BYTES // 4
+    assert len(buffer) == PIECE_BYTES

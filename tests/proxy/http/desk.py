@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 
 import h11
+import pytest
 
+from proxy.core.errors import WireError
 from proxy.core.session import HeaderReader, SessionSettings
 from proxy.core.steps import Steps
 from proxy.core.viewer import Viewer
@@ -146,6 +148,7 @@ class Desk:
 
     def ask(self, data: bytes) -> bytes:
         """What goes up because of bytes of the reader."""
+        self.play.sent_up()
         self.play.reader(data)
         return self.play.sent_up()
 
@@ -266,3 +269,10 @@ def seen(data: bytes, method: bytes = b"GET", *, ended: bool = False) -> Seen:
     assert client.trailing_data[0] == b""
     given = list(event.headers)
     return Seen(event.status_code, dict(given), [value for name, value in given if name == b"set-cookie"], told)
+
+
+def broken(desk: Desk, data: bytes) -> bytes:
+    """What the reader is told when bytes of the server end the connection."""
+    with pytest.raises(WireError) as caught:
+        desk.answer(data)
+    return caught.value.answer

@@ -168,6 +168,7 @@ async def test_a_silent_connection_lives_for_ever_unless_an_idle_time_is_set(
     nursery.start_soon(timed.run)
     await trio.sleep(9)
     await timed.reader.send_all(b"x")
+    await timed.server.send_all(b"x")
     await trio.sleep(9)
 
     assert timed.ended is None
@@ -176,6 +177,23 @@ async def test_a_silent_connection_lives_for_ever_unless_an_idle_time_is_set(
 
     assert timed.ended == "idle"
     assert silent.ended is None
+
+
+async def test_whoever_waits_for_an_answer_is_not_silent_until_it_is_there(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    waits = Wired(Scripted(), Times(idle_s=10))
+    nursery.start_soon(waits.run)
+    await waits.reader.send_all(b"x")
+    await trio.sleep(35)
+    await waits.server.send_all(b"x")
+    await trio.sleep(9)
+
+    assert waits.ended is None
+
+    await trio.sleep(12)
+
+    assert waits.ended == "idle"
 
 
 async def test_a_fault_of_a_session_closes_both_sides_and_is_raised(autojump_clock: trio.testing.MockClock) -> None:

@@ -120,6 +120,33 @@ async def test_a_frame_in_many_small_chunks_is_heavy_by_its_sum(nursery: trio.Nu
     assert stalled.thread is not threading.current_thread()
 
 
+async def test_what_only_adds_up_stays_in_the_loop_and_what_completes_a_frame_does_not(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "SLOW_S", LIMIT_S)
+    threads: list[threading.Thread] = []
+
+    def from_server(data: bytes) -> Steps[None]:
+        threads.append(threading.current_thread())
+        wired.session.missing_bytes -= len(data)
+        if not wired.session.missing_bytes:
+            yield ToReader(plain(b"whole"))
+
+    wired = Wired(Scripted(None, from_server))
+    wired.session.missing_bytes = 3 * HEAVY_BYTES
+    nursery.start_soon(wired.run)
+    await wired.server.send_all(b"x" * (3 * HEAVY_BYTES - 1))
+    with trio.fail_after(LIMIT_S):
+        while wired.session.missing_bytes > 1:
+            await trio.testing.wait_all_tasks_blocked()
+    kept_in = set(threads)
+    await wired.server.send_all(b"x")
+
+    assert await take(wired.reader, 5) == b"whole"
+    assert kept_in == {threading.current_thread()}
+    assert threads[-1] is not threading.current_thread()
+
+
 async def test_what_a_session_keeps_from_before_counts_as_well(nursery: trio.Nursery, stalled: Stalled) -> None:
     def from_reader(data: bytes) -> Steps[None]:
         stalled.work()

@@ -38,6 +38,7 @@ class Tiny:
     logged_in = True
     wakes_at_s = math.inf
     weight = 0
+    missing_bytes = 0
 
     def __init__(self, viewer: Viewer, settings: SessionSettings) -> None:
         self.settings = settings

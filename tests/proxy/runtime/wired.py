@@ -26,6 +26,7 @@ class Scripted:
         self.logged_in = True
         self.wakes_at_s = math.inf
         self.weight = 0
+        self.missing_bytes = 0
         self.policy_changes = 0
 
     def from_reader(self, data: bytes) -> Steps[None]:

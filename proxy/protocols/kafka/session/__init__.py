@@ -42,6 +42,10 @@ class KafkaSession:
     def weight(self) -> int:
         return 0
 
+    @property
+    def missing_bytes(self) -> int:
+        return self._answers.missing
+
     def from_reader(self, data: bytes) -> Steps[None]:
         if not data:
             yield EndServer()

@@ -112,19 +112,22 @@ def _look(state: State, name: bytes, view: View, part: Message) -> tuple[Refusal
         return view.refusal, None
     inspector = Inspector(view.plan if view.masks else None, state.cluster, name)
     bounds = Bounds(opened_bytes=state.viewer.policy.limits.max_value_bytes)
+    records = part["records"]
+    spliced = None
     try:
-        spliced = splice(part["records"], inspector.edit, bounds=bounds)
-        if spliced.cut or whole_batches(part["records"], len(part["records"]), at_least_one=True) != len(part["records"]):
-            raise BadRecords("more than is read, or a batch that is not whole")
+        spliced = splice(records, inspector.edit, bounds=bounds)
     except MaskedItem as item:
         why = item.written
         return Refusal(why.rule, why.field, why.reason), why.index
     except BadRecords:
+        pass
+    is_whole = whole_batches(records, len(records), at_least_one=True) == len(records)
+    if spliced is None or spliced.cut or not is_whole:
         if not view.covered:
             return None  # the broker's to refuse
         rule = None if view.refusal is None else view.refusal.rule
         return Refusal(rule, "value", NOT_READ), None
-    if spliced.size != len(part["records"]) or len(spliced.parts) > 1:
+    if spliced.size != len(records) or len(spliced.parts) > 1:
         part["records"] = spliced.parts
     return None
 

@@ -44,6 +44,10 @@ class RedisSession:
     def weight(self) -> int:
         return self._state.pending.weight + self._requests.weight
 
+    @property
+    def missing_bytes(self) -> int:
+        return self._replies.missing
+
     def from_reader(self, data: bytes) -> Steps[None]:
         if not data:
             yield EndServer()
