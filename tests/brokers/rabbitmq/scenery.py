@@ -52,15 +52,15 @@ def reader(veil: Veil, name: str = "bob") -> Iterator[HttpClient]:
         yield client
 
 
-def peek(client: HttpClient, queue: str, vhost: str = "/", **asking: object) -> list[dict[str, Any]]:
+def peek(client: HttpClient, queue: str, *, vhost: str = "/", **asking: object) -> list[dict[str, Any]]:
     """The messages of a queue, which stay in it."""
-    answer = get(client, queue, vhost, **asking)
+    answer = get(client, queue, vhost=vhost, **asking)
     assert answer.status == 200, answer
     messages: list[dict[str, Any]] = answer.json()
     return messages
 
 
-def get(client: HttpClient, queue: str, vhost: str = "/", **asking: object) -> HttpAnswer:
+def get(client: HttpClient, queue: str, *, vhost: str = "/", **asking: object) -> HttpAnswer:
     return client.ask("POST", f"/api/queues/{quote(vhost, safe='')}/{quote(queue, safe='')}/get", ASKING | asking)
 
 

@@ -60,7 +60,9 @@ def test_no_way_of_asking_shows_more(rabbitmq_server: RabbitServer, veil: VeilFa
                 admin.ask("DELETE", "/api/queues/%2F/orders/contents")
             rabbitmq_server.publish("orders", card(canary))
             asking: dict[str, Any] = {"encoding": encoding, "ackmode": ackmode}
-            (message,) = peek(bob, "orders", **asking, **({} if truncate is None else {"truncate": truncate}))
+            if truncate is not None:
+                asking["truncate"] = truncate
+            (message,) = peek(bob, "orders", **asking)
 
             assert message["payload"].startswith('{"email":"')
             assert len(message["payload"]) == 10 or truncate is None

@@ -42,14 +42,18 @@ class RabbitManagement:
     """See `proxy.protocols.http.api.Api`."""
 
     who = Target(("api", "whoami"))
+    takes_forms = True
+    """Definitions come as one from the console; anything else does not."""
 
     def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
         found, named = row(call.method, call.target.segments)
+        operation = f"{call.method} {found.path}"
+        if found.act is not Act.DEFINITIONS and (call.one(b"content-type") or b"").lower().startswith(b"multipart/"):
+            return bad_request("a body in parts is not carried through here", operation, 415)
         if found.act is Act.PASS:
             return Forward()
         if anything(desk).masks:
             yield from desk.claim()
-        operation = f"{call.method} {found.path}"
         if found.act in _WITH_BODY:
             return (yield from self._with_body(found.act, call, desk, operation, named))
         match found.act:
@@ -81,7 +85,7 @@ class RabbitManagement:
         around = None
         content = call.content
         if kind.startswith(b"multipart/"):
-            around = form(kind, call) if act is Act.DEFINITIONS else None
+            around = form(call)
             if around is None:
                 return bad_request("a body in parts is not carried through here", operation, 415)
             content = around.inside
