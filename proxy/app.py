@@ -32,6 +32,7 @@ from proxy.runtime.listen import Census, House, Listener, ListenerSettings, bind
 from proxy.runtime.log import Log
 from proxy.runtime.metrics import CONTENT_TYPE, Counted, Metrics
 from proxy.runtime.nodes import Nodes, listening, open_table
+from proxy.runtime.permission import may_unmask
 from proxy.runtime.relay import Times
 from proxy.runtime.sameserver import Brokers, ids_of
 from proxy.runtime.tls import ClientFiles, ServerFiles, TlsError
@@ -42,11 +43,10 @@ from proxy.runtime.watch import Watch
 from proxy.runtime.workers.desk import Desk
 from proxy.runtime.workers.figures import figures_of
 from proxy.runtime.workers.report import Report
-from proxy.settings import Configuration
+from proxy.settings import Configuration, web
 from proxy.settings.brokers import node_settings
 from proxy.settings.model import ConnectionSection, ListenerSection
-from rules.access import UNMASKED, Access, Reader
-from rules.model import AccessList, Connection, Limits, Platform, Resource
+from rules.model import AccessList, Connection, Limits, Platform
 from rules.store.redis import Admit, RedisStore, Server
 
 DRAIN_S = 10.0  # below the 30 s that orchestrators give
@@ -146,7 +146,11 @@ def _one_listener(
         protocol,
         listener.listen,
         listener.upstream,
-        SessionSettings(limits_of(configuration), listener.writes, settings.markers, listener.token_claim, shared),
+        web.session_settings(
+            connection,
+            listener,
+            SessionSettings(limits_of(configuration), listener.writes, settings.markers, listener.token_claim, shared),
+        ),
         Times(settings.limits.login_timeout, settings.limits.idle_timeout),
         fixed=connection.reader.user,
         verify_names=listener.verify_names,
@@ -309,6 +313,8 @@ class App:
                         listener=str(address),
                         upstream=", ".join(map(str, settings.upstream)),
                     )
+                for _, told in web.warnings(self.configuration):
+                    self._log.warning("header-trusted", reason=told)
                 if self._census.most < self._wanted:
                     reason = "max_connections is more than the open files that are allowed"
                     self._log.warning("few-descriptors", count=self._census.most, reason=reason)
@@ -382,6 +388,7 @@ class App:
             warnings=(
                 *self._warnings,
                 *self._house.doubts.values(),
+                *(told for _, told in web.warnings(self.configuration)),
                 *self.certificates.warnings,
                 *(nodes.warning for nodes in self._clusters if nodes.warning),
             ),
@@ -420,22 +427,6 @@ class App:
 
 def _real(address: Address, sockets: list[trio.SocketListener]) -> Address:
     return Address(address.host, int(sockets[0].socket.getsockname()[1]))
-
-
-def may_unmask(access: AccessList, user: str, connection: Connection) -> bool:
-    """Whether the user may read anything of the connection unmasked: tried on a name for each pattern that a
-    grant or role has there."""
-    held = Access(access)
-    reader = Reader(user)
-    if held.may_everywhere(reader, UNMASKED, connection).yes:
-        return True
-    extents = [grant.on for grant in access.grants if grant.allow] + [role.on for role in access.roles if role.on]
-    return any(
-        held.may(reader, UNMASKED, Resource(connection, kind, glob.replace("*", "x").replace("?", "x").encode())).yes
-        for extent in extents
-        for kind, globs in extent.resources
-        for glob in globs
-    )
 
 
 def harden() -> None:

@@ -25,7 +25,7 @@ from rules.store.document import Node, Scalar, Sequence, Unread, quote
 from rules.store.redis import Location
 from rules.store.values import near
 
-from . import brokers, security
+from . import brokers, security, web
 from .model import Admin, Configuration, Settings
 from .values import REFERENCE, FromEnvironment, Odd, read_address, read_upstream, secrets_from
 
@@ -104,7 +104,7 @@ def load_configuration(
     if settings is not None and not told.problems:
         for loc, message in security.problems(Configuration(settings, path)):
             told.tell(origins.of_value(loc), message)
-        for loc, message in security.warnings(Configuration(settings, path)):
+        for loc, message in (*security.warnings(Configuration(settings, path)), *web.warnings(Configuration(settings, path))):
             warned.warn(origins.of_value(loc), message)
     if told.problems or settings is None:
         raise ConfigError(_in_order(told.problems))
@@ -263,6 +263,11 @@ def _entry(carried_out: Collection[str], name: object) -> ProtocolEntry | None:
     return found if isinstance(found, ProtocolEntry) else None
 
 
+def _has_headers(carried_out: Collection[str], name: object) -> bool:
+    found = _entry(carried_out, name) if isinstance(name, str) else None
+    return found is not None and found.has_headers
+
+
 def _has_nodes(carried_out: Collection[str], name: str) -> bool:
     found = _entry(carried_out, name)
     return found is not None and found.has_nodes
@@ -289,6 +294,7 @@ def _meaning(merged: dict[str, Any], carried_out: Collection[str]) -> Iterator[t
             names.add(name)
         yield from _reader(connection.get("reader"), (*loc, "reader"))
         yield from security.meaning(connection, loc)
+        yield from web.meaning(connection, loc, lambda name: _has_headers(carried_out, name))
         for at, listener in _items(connection.get("listeners"), (*loc, "listeners")):
             yield from _protocol(connection.get("platform"), listener.get("protocol"), (*at, "protocol"), carried_out)
             for where, address in _addresses(listener, at):

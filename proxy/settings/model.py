@@ -30,6 +30,7 @@ from .values import (
     Host,
     Listen,
     Name,
+    Network,
     NotYet,
     Ports,
     RedisAt,
@@ -39,13 +40,14 @@ from .values import (
     Switch,
     Text,
     Upstreams,
+    Url,
+    WebHost,
     read_text,
 )
 
 MIB = 1024 * 1024
 PREFIX_LIMIT = 200
-READERS = ("protocol", "fixed", "certificate")
-READERS_NOT_YET = ("header",)  # `load` says why: no protocol of this version has headers
+READERS = ("protocol", "fixed", "certificate", "header")
 CLIENT_CERTIFICATES = ("required", "optional")
 WRITES = ("adds", "strict")
 
@@ -59,11 +61,9 @@ def within(low: int, high: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _choice(known: tuple[str, ...], not_yet: tuple[str, ...] = ()) -> BeforeValidator:
+def _choice(known: tuple[str, ...]) -> BeforeValidator:
     def read(value: object) -> str:
         text = read_text(value)
-        if text in not_yet:
-            raise ValueError(f"cannot be {quote(text)}, which is not carried out by this version")
         if text not in known:
             raise ValueError(f"cannot be {quote(text)}{near(text, known)}")
         return text
@@ -148,12 +148,10 @@ class LimitSettings(Section):
 
 
 class ReaderSettings(Section):
-    source: Annotated[str, _choice(READERS, READERS_NOT_YET), WithJsonSchema({"enum": list(READERS)})] = Field(
-        default="protocol", alias="from"
-    )
+    source: Annotated[str, _choice(READERS), WithJsonSchema({"enum": list(READERS)})] = Field(default="protocol", alias="from")
     user: Name | None = None
-    name: Annotated[str, _choice(SOURCES), WithJsonSchema({"enum": list(SOURCES)})] | None = None
-    trusted: NotYet = None
+    name: Name | None = None
+    trusted: Annotated[list[Network], AfterValidator(_not_empty)] | None = None
 
     @property
     def named_by(self) -> str | None:
@@ -210,9 +208,18 @@ class ListenerSection(Section):
     upstream_tls: UpstreamTlsSection | None = None
     brokers: BrokersSection | None = None
     token_claim: Name | None = None
+    hosts: Annotated[list[WebHost], AfterValidator(_not_empty)] | None = None
     deliver: NotYet = None
     login: NotYet = None
     strict_membership: NotYet = None
+
+
+class ManagementSection(Section):
+    """A login of Veil's own at a broker's HTTP API."""
+
+    url: Url
+    user: Name
+    password: SecretText
 
 
 class ConnectionSection(Section):
@@ -222,7 +229,7 @@ class ConnectionSection(Section):
     reader: ReaderSettings = ReaderSettings()
     listeners: Annotated[list[ListenerSection], AfterValidator(_not_empty)]
     schema_registry: NotYet = None
-    management: NotYet = None
+    management: ManagementSection | None = None
 
 
 class Settings(BaseSettings):
@@ -305,7 +312,7 @@ class Configuration:
         """What the TLS to the listener's upstream is made of; None where it has none."""
         tls = listener.upstream_tls
         if tls is None:
-            return None
+            return ClientFiles(None, None, None, True) if listener.upstream.scheme == "https" else None
         ca = None if tls.ca is None else self._from_file(tls.ca)
         pair = None
         if tls.certificate is not None and tls.key is not None:

@@ -31,12 +31,8 @@ def meaning(connection: dict[str, Any], loc: Loc) -> Told:
 
 def _reader(reader: dict[str, Any], loc: Loc, listeners: list[dict[str, Any]]) -> Told:
     source = reader.get("from", "protocol")
-    if source == "header":
-        named = sorted({str(each["protocol"]) for each in listeners if isinstance(each.get("protocol"), str)})
-        yield (*loc, "from"), f'"from" cannot be "header": {" and ".join(named) or "the protocol"} has no headers'
-        return  # the keys that go with it are no mistakes of their own
-    if source != "certificate" and "name" in reader:
-        yield (*loc, "name"), '"name" goes with `from: certificate` alone'
+    if source not in ("certificate", "header") and "name" in reader:
+        yield (*loc, "name"), '"name" goes with `from: certificate` or `from: header` alone'
     if source != "certificate":
         return
     for each in listeners:

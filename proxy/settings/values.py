@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated
 from urllib import parse
@@ -36,6 +37,8 @@ REDIS_PORT = 6379
 _LAST_DATABASE = 2**31 - 1
 _HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?")
 
+_WEB_HOST = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*(?::[0-9]{1,5})?")
+_WEB_PORTS = {"http": 80, "https": 443}
 _PORTS = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -189,13 +192,70 @@ def read_sni(value: object) -> str:
     return text
 
 
-def read_upstream(value: object) -> tuple[Address, ...]:
-    """Addresses, comma separated."""
-    addresses = tuple(read_address(part) for part in read_text(value).split(","))
-    for address in addresses:
-        if address.port == 0:
-            raise ValueError("needs a port above 0")
-    return addresses
+class Servers(tuple[Address, ...]):  # noqa: SLOT001 - a tuple can have no slots
+    """Addresses of one broker, in the order in which they are tried; `scheme` is http or https where they are URLs."""
+
+    scheme = ""
+
+
+def read_upstream(value: object) -> Servers:
+    """Addresses or URLs, comma separated."""
+    parts = read_text(value).split(",")
+    found = [_server(part) if "://" in part else ("", read_address(part)) for part in parts]
+    servers = Servers(address for _, address in found)
+    servers.scheme = found[0][0]
+    if any(scheme != servers.scheme for scheme, _ in found):
+        raise ValueError("must be all of http://, all of https://, or all of host:port")
+    if any(address.port == 0 for address in servers):
+        raise ValueError("needs a port above 0")
+    return servers
+
+
+def read_url(value: object) -> Servers:
+    """One URL of an HTTP server."""
+    servers = read_upstream(value)
+    if not servers.scheme or len(servers) != 1:
+        raise _NO_URL
+    return servers
+
+
+_NO_URL = ValueError("must be http://host:port or https://host:port, without a user, path or query")
+
+
+def _server(text: str) -> tuple[str, Address]:
+    """The scheme and the address of an HTTP server; what is wrong is told without repeating it: it may hold a password."""
+    try:
+        told = parse.urlsplit(text.strip())
+        host, port = told.hostname, told.port
+    except ValueError:
+        raise _NO_URL from None
+    spelled = told.netloc.rpartition("]")[2] if told.netloc.startswith("[") else told.netloc
+    if told.scheme not in _WEB_PORTS or not host or told.path not in ("", "/") or "?" in text or "#" in text or "@" in text:
+        raise _NO_URL
+    if spelled.endswith(":"):
+        raise _NO_URL
+    port = _WEB_PORTS[told.scheme] if port is None else port
+    try:
+        return told.scheme, read_address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    except ValueError:
+        raise _NO_URL from None
+
+
+def read_web_host(value: object) -> str:
+    """A name that readers call Veil by, with or without its port."""
+    text = read_text(value).strip()
+    if not _WEB_HOST.fullmatch(text):
+        raise ValueError("must be a host, such as veil.example or veil.example:15674" + _said(value))
+    return text
+
+
+def read_network(value: object) -> IPv4Network | IPv6Network:
+    """`10.0.0.0/8`, or one address."""
+    text = read_text(value).strip()
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        raise ValueError(f"must be addresses such as 10.0.0.0/8 or 127.0.0.1/32, not {quote(text)}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +383,11 @@ Duration = Annotated[
 ]
 Listen = Annotated[Address, BeforeValidator(read_address), WithJsonSchema({"type": "string", "pattern": ":[0-9]+$"})]
 Upstreams = Annotated[
-    tuple[Address, ...], BeforeValidator(read_upstream), WithJsonSchema({"type": "string", "pattern": ":[0-9]+$"})
+    Servers, BeforeValidator(read_upstream), WithJsonSchema({"type": "string", "pattern": "^https?://|:[0-9]+$"})
 ]
+Url = Annotated[Servers, BeforeValidator(read_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+WebHost = Annotated[str, BeforeValidator(read_web_host), _TEXT]
+Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(read_network), _TEXT]
 Host = Annotated[str, BeforeValidator(read_host), _TEXT]
 Ports = Annotated[
     range,

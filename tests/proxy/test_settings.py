@@ -95,10 +95,10 @@ connections:
     ("old", "new", "expected"),
     [
         ("files: {directory: ./rules.d}", "redis: {url: redis://127.0.0.1}", "2:16: 127.0.0.1:6379 is an upstream too: whoever writes there could write the rules"),
-        ("name: shop\n", "name: shop\n    management: {url: http://x}\n", '7:17: "management" is not carried out by this version'),
+        ("name: shop\n", "name: shop\n    management: {url: http://x}\n", '7:17: "management" goes with the platform rabbitmq, not "redis"'),
         ("name: shop\n", "name: shop\n    schema_registry: {}\n", '7:22: "schema_registry" is not carried out by this version'),
         ("{protocol: redis,", "{brokers: {}, protocol: redis,", '10:19: "brokers" goes with protocols whose servers name each other: redis is none'),
-        ("name: shop\n", "name: shop\n    reader: {from: header}\n", '7:20: "from" cannot be "header", which is not carried out by this version'),
+        ("name: shop\n", "name: shop\n    reader: {from: header}\n", '7:20: "from" cannot be "header": redis has no headers'),
         ("name: shop\n", "name: shop\n    reader: {from: fixed}\n", '7:13: a fixed reader needs "user"'),
         ("protocol: redis", "protocol: amqp", '10:20: "amqp" is no protocol of the platform redis (it has: redis)'),
         ("protocol: redis", "protocol: rediss", '10:20: "rediss" is no protocol of the platform redis (it has: redis)'),

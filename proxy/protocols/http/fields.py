@@ -89,9 +89,8 @@ def to_reader(fields: Fields, host: bytes, *, holds_contents: bool) -> Fields:
 
 def location(value: bytes, host: bytes) -> bytes | None:
     """A place on this server as a path, so that it is asked for through Veil; None for any other."""
-    if value.startswith(b"//") or not _PLACE.fullmatch(
-        value
-    ):  # browsers take a backslash for a slash, and leave out what is no character at all
+    # Browsers take a backslash for a slash, and leave out what is no character at all.
+    if value.startswith(b"//") or not _PLACE.fullmatch(value):
         return None
     try:
         told = urlsplit(value.decode("ascii"))

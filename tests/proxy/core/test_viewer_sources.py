@@ -95,3 +95,34 @@ def test_who_reads_and_what_is_granted_decide_together(source: str, access: str)
     assert (not views[1].masks) is ((source, access) in UNMASKED and access == "granted")
     if fixed is not None:
         assert viewer.reader == fixed
+
+
+def vouched_for(name: str | None, fixed: Reader | None = None) -> tuple[Viewer, View]:
+    """The viewer, and what whoever is vouched for sees."""
+    policy = Policy(RuleBook("1", (RULE,), AccessList(grants=(grant(),))))
+    viewer = Viewer(SHOP, "http", "127.0.0.1:5", lambda: policy, lambda: 0.0, fixed=fixed)
+    viewer.vouched(name)
+    work = viewer.lift((viewer.view(viewer.resource(Kind.KEY, b"k")),), viewer.begin(), "get")
+    answer: object = None
+    try:
+        while True:
+            step = work.send(answer)
+            assert isinstance(step, Record)
+            answer = tuple(Receipt(entry, 1) for entry in step.entries)
+    except StopIteration as done:
+        return viewer, done.value[0]
+
+
+def test_whom_somebody_trusted_vouches_for_needs_no_proof() -> None:
+    viewer, view = vouched_for("alice")
+
+    assert (viewer.reader, view.masks, viewer.is_fixed) == (Reader("alice"), False, False)
+
+
+@pytest.mark.parametrize(("name", "fixed"), [(None, None), ("bob", None), ("alice", Reader("bob"))])
+def test_nobody_an_ordinary_reader_and_one_that_is_fixed_see_what_is_theirs(name: str | None, fixed: Reader | None) -> None:
+    viewer, view = vouched_for(name, fixed)
+
+    assert view.masks
+    assert viewer.reader == (fixed or Reader(name))
+    assert viewer.is_fixed is (fixed is not None)

@@ -145,9 +145,9 @@ def test_a_problem_of_the_tls_to_the_upstream_stands_at_its_place(tmp_path: Path
     [
         ("{from: header}", ['6:20: "from" cannot be "header": redis has no headers']),
         ("{from: certificate}", ["6:20: a reader from a certificate needs `tls: {client_ca: …}` on every listener, and the one at 127.0.0.1:16379 has none"]),
-        ("{from: fixed, user: a, name: cn}", ['6:42: "name" goes with `from: certificate` alone']),
-        ("{name: cn}", ['6:20: "name" goes with `from: certificate` alone']),
-        ("{from: fixed, user: a, trusted: []}", ['6:45: "trusted" is not carried out by this version']),
+        ("{from: fixed, user: a, name: cn}", ['6:42: "name" goes with `from: certificate` or `from: header` alone']),
+        ("{name: cn}", ['6:20: "name" goes with `from: certificate` or `from: header` alone']),
+        ("{from: fixed, user: a, trusted: []}", ['6:45: "trusted" goes with `from: header` alone']),
         ("{name: san:ip, from: fixed, user: a}", ['6:20: "name" cannot be "san:ip" (did you mean san:uri?)']),
     ],
 )  # fmt: skip
