@@ -18,6 +18,7 @@ from .view import View
 NAME_LIMIT = 256  # characters of a resource's name in an answer that goes over a network
 
 NOBODY = "a reader who is not logged in"
+_FED = "rule {} ({}) covers it if an exchange that it names feeds it: bindings are not looked at here"
 UNCOVERED = "no rule covers it: it is shown as it is"
 
 
@@ -45,8 +46,11 @@ def explain(
     held = Access(asked.book.access).may(Reader(who), UNMASKED, resource)
     lines = [f"{kind} {_quoted(spell_name(name))} on {_where(platform, connection, environment)}, read by {_plain(reader)}"]
     covering = 0
+    fed = platform is Platform.RABBITMQ and kind is Kind.QUEUE  # by what, the bindings say
     for given, rule in zip(book.rules, asked.book.rules, strict=True):
         told, covers = _rule(given, rule, resource)
+        if not told and fed and _of_exchanges(rule, resource):
+            told, covers = [_FED.format(_quoted(rule.name), _plain(str(rule.place)))], True
         if not told:
             continue
         lines.extend(told)
@@ -56,6 +60,14 @@ def explain(
     if not covering:
         return [*lines, UNCOVERED]
     return [*lines, _outcome(reader, may_lift=held.yes)]
+
+
+def _of_exchanges(rule: Rule, resource: Resource) -> bool:
+    return (
+        rule.enabled
+        and applies_in(rule, resource.connection)
+        and any(named is Kind.EXCHANGE and listed for named, listed in rule.resources)
+    )
 
 
 def explain_view(view: View, *, doubt: str = "") -> list[str]:

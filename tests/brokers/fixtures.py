@@ -13,12 +13,13 @@ from tests.canary import Canary
 from .kafka_cluster import KafkaCluster
 from .kafka_mock import KafkaMock
 from .kafka_server import KafkaFleet, KafkaServer
+from .rabbitmq_server import RabbitFleet, RabbitServer
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
 
-Server = RedisServer | KafkaServer | KafkaMock
+Server = RedisServer | KafkaServer | KafkaMock | RabbitServer
 KAFKAS = (KafkaServer, KafkaMock)
-REAL = {"redis_server", "redis_once", "store_server", "kafka_server", "kafka_cluster"}
+REAL = {"redis_server", "redis_once", "store_server", "kafka_server", "kafka_cluster", "rabbitmq_server"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -103,6 +104,22 @@ def kafka_cluster(kafka_nodes: KafkaCluster) -> KafkaCluster:
     return kafka_nodes
 
 
+@pytest.fixture(scope="session")
+def rabbitmq_fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitFleet]:
+    """The one broker of the session."""
+    fleet = RabbitFleet(tmp_path_factory.mktemp)
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture
+def rabbitmq_server(rabbitmq_fleet: RabbitFleet) -> Iterator[RabbitServer]:
+    """A real broker, empty; started once a session and reset after each test."""
+    server = rabbitmq_fleet.server()
+    yield server
+    server.reset()
+
+
 @pytest.fixture
 def kafka_mock() -> Iterator[KafkaMock]:
     """librdkafka's mock cluster of one node, in this process."""
@@ -114,7 +131,7 @@ def kafka_mock() -> Iterator[KafkaMock]:
 def veil(tmp_path: Path) -> Iterator[VeilFactory]:
     """Starts Veil: `veil(rules, access="", upstream=server, start=True, **config)`.
 
-    In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
+    In front of RabbitMQ it speaks its management API. In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
     Keys of veil.yaml are given as arguments; `listener={…}` and `connection={…}` change the one there is.
     After the test each is stopped by SIGTERM and must exit with 0.
     """
@@ -127,7 +144,7 @@ def veil(tmp_path: Path) -> Iterator[VeilFactory]:
         folder.mkdir()
         config: Config = dict(settings)
         address = upstream if isinstance(upstream, str) else upstream.address
-        one = Veil(folder, rules, access, address, config, platform or ("kafka" if isinstance(upstream, KAFKAS) else "redis"))
+        one = Veil(folder, rules, access, address, config, platform or _platform(upstream))
         started.append(one)
         if start:
             one.start()
@@ -136,6 +153,12 @@ def veil(tmp_path: Path) -> Iterator[VeilFactory]:
     yield begin
     for one in started:
         one.end()
+
+
+def _platform(upstream: Server | str) -> str:
+    if isinstance(upstream, RabbitServer):
+        return "rabbitmq"
+    return "kafka" if isinstance(upstream, KAFKAS) else "redis"
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ need debootstrap debootstrap
 need systemd-analyze systemd
 need java openjdk-17-jre-headless
 need kcat kcat
+need rabbitmq-server rabbitmq-server
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil
 # Maven for as long as Kafka's jars are not in the cache.
 [ -e "$cache/kafka-$("$here/kafka/install.sh" --version)/complete" ] || need mvn maven

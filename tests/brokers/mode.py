@@ -1,7 +1,7 @@
 """Which brokers a test run wants, and what happens when one cannot be had.
 
 VEIL_BROKERS=containers|processes|auto: where brokers run; auto takes a container where an engine answers.
-VEIL_REQUIRE=redis,kafka,console,compiled: names that may not be skipped: their absence fails the test instead.
+VEIL_REQUIRE=redis,kafka,rabbitmq,console,compiled: names that may not be skipped: their absence fails the test instead.
 """
 
 from __future__ import annotations

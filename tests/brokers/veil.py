@@ -17,6 +17,8 @@ from .resp_client import RespClient
 
 TREE = Path(__file__).parents[2]
 Config = dict[str, object]
+PROTOCOLS = {"rabbitmq": "rabbitmq-management"}
+"""What is spoken where the platform has another name; all of it HTTP."""
 NODE_PORTS = 8  # of a Veil in front of a cluster
 
 
@@ -59,7 +61,10 @@ class Veil:
 
     def _config(self, upstream: str, settings: Config) -> Config:
         changed = copy.deepcopy(settings)
-        listener: Config = {"protocol": self.platform, "listen": f"{self.host}:{self.port}", "upstream": upstream}
+        protocol = PROTOCOLS.get(self.platform, self.platform)
+        if self.platform in PROTOCOLS:
+            upstream = f"http://{upstream}"
+        listener: Config = {"protocol": protocol, "listen": f"{self.host}:{self.port}", "upstream": upstream}
         if self.node_ports:
             ports = f"{self.node_ports[0]}-{self.node_ports[-1]}"
             listener["brokers"] = {"listen": self.host, "ports": ports, "advertise": self.host}

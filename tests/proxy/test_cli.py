@@ -306,7 +306,11 @@ def test_explain_names_the_rule_and_the_grant(rules: Path, capsys: pytest.Captur
 
 def test_surface_prints_the_table_of_a_protocol_and_without_one_of_each(capsys: pytest.CaptureFixture[str]) -> None:
     tables = []
-    for protocol, operation in (("kafka", "ShareFetch"), ("redis", "HGETALL")):
+    for protocol, operation in (
+        ("kafka", "ShareFetch"),
+        ("rabbitmq-management", "/api/queues/{vhost}/{name}/get"),
+        ("redis", "HGETALL"),
+    ):
         assert cli.main(["surface", protocol]) == 0
         tables.append(f"{protocol}\n" + capsys.readouterr().out)
         assert operation in tables[-1]

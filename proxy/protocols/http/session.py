@@ -150,7 +150,7 @@ class HttpSession:
     def _read(self) -> Loop:
         most = self.settings.limits.max_value_bytes
         while True:
-            request = yield from wire.request(self._requests, most)
+            request = yield from wire.request(self._requests, most, takes_forms=getattr(self._api, "takes_forms", False))
             if not logins.is_own(request.one(b"host") or b"", self.settings.names):
                 raise BadRequest(421, "the host is not one of this address")
             target = targets.parse(request.target)

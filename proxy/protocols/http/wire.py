@@ -94,8 +94,10 @@ class Response:
         return f"<Response {self.status} with {len(self.fields)} fields>"
 
 
-def request(buffer: Buffer, most_bytes: int) -> Parse[Request]:
+def request(buffer: Buffer, most_bytes: int, *, takes_forms: bool = False) -> Parse[Request]:
     """The next request's head.
+
+    `takes_forms`: a form in parts is let in too, and whoever judges it looks after what is in it.
 
     Raises:
         BadRequest: with the status to answer.
@@ -122,7 +124,8 @@ def request(buffer: Buffer, most_bytes: int) -> Parse[Request]:
     if told.get(b"content-encoding", b"identity").lower() != b"identity":
         raise BadRequest(415, "coded bodies are not carried through")
     if length != 0 and method not in BODILESS and not _is_json(told.get(b"content-type")):
-        raise BadRequest(415, "a body is JSON in UTF-8, and its content-type says so")
+        if not takes_forms or not (told.get(b"content-type") or b"").lower().startswith(b"multipart/form-data;"):
+            raise BadRequest(415, "a body is JSON in UTF-8, and its content-type says so")
     if told.get(b"expect", b"100-continue").lower() != b"100-continue":
         raise BadRequest(417, "the expectation is not known")
     return Request(method, target, fields, length, minor == b"0" or b"close" in named, minor == b"0")

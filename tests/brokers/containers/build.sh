@@ -9,6 +9,7 @@ base=localhost/veil-test/debian:bookworm
 redis=localhost/veil-test/redis:7
 version=$("$here/../kafka/install.sh" --version)
 kafka=localhost/veil-test/kafka:$version
+rabbitmq=localhost/veil-test/rabbitmq:3.10.8
 jars=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil/kafka-$version
 
 mirror_of_this_machine() {
@@ -36,10 +37,12 @@ fi
     "$engine" build --network=host --build-arg "BASE=$base" -t "$redis" -f "$here/Containerfile.redis" "$here"
 "$engine" image exists "$kafka" ||
     "$engine" build --network=host --build-arg "BASE=$base" -t "$kafka" -f "$here/Containerfile.kafka" "$jars"
+"$engine" image exists "$rabbitmq" ||
+    "$engine" build --network=host --build-arg "BASE=$base" -t "$rabbitmq" -f "$here/Containerfile.rabbitmq" "$here"
 # What Veil's own image is built on in the tests, a stage each.
 for stage in python python-build; do
     image=localhost/veil-test/$stage:3.11
     "$engine" image exists "$image" ||
         "$engine" build --network=host --build-arg "BASE=$base" --target "$stage" -t "$image" -f "$here/Containerfile.python" "$here"
 done
-echo "images: $redis $kafka localhost/veil-test/python:3.11 localhost/veil-test/python-build:3.11"
+echo "images: $redis $kafka $rabbitmq localhost/veil-test/python:3.11 localhost/veil-test/python-build:3.11"

@@ -42,6 +42,7 @@ class Judge:
         self.asked: list[str] = []
         self.recorded: list[Entry] = []
         self.journal_works = True
+        self._judged: Policy | None = None
 
     def look_up(self, target: Target, *, as_veil: bool = False) -> Steps[Answer | None]:
         path = target.path.decode()
@@ -49,6 +50,13 @@ class Judge:
         status, told = self.knows.get(path, (404, {}))
         return Answer(status, list(JSON), told if isinstance(told, bytes) else json.dumps(told).encode())
         yield  # a generator, as the session's is
+
+    @property
+    def judged(self) -> Policy:
+        return self.policy if self._judged is None else self._judged
+
+    def views(self, resource: Resource, operation: str) -> Steps[tuple[View, ...]]:
+        return (yield from self.viewer.lift((self.viewer.view(resource),), self.viewer.begin(), operation))
 
     def claim(self) -> Steps[None]:
         yield from ()
@@ -63,6 +71,7 @@ class Judge:
     def call(self, method: str, path: str, told: Any = None) -> Verdict:
         content = b"" if told is None else told if isinstance(told, bytes) else json.dumps(told).encode()
         call = Call(method, targets.parse(path.encode()), list(JSON), content)
+        self._judged = self.policy
         return cast("Verdict", self._carried_out(self.api.judge(call, self)))
 
     def shows(self, verdict: Verdict, told: Any, status: int = 200) -> Answer:

@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from proxy.core.steps import Steps
+from proxy.core.viewer import Read
 from rules.model import Kind, Rule
 from rules.patterns import glob_matches
+from rules.view import View
 
 from ...api import Desk, Refuse
 from ...documents import Value
 from .contents import FIREHOSE
 from .graph import DEFAULT, DEFAULT_IN_PATHS, Graph, exchange, queue, read_graph
-from .lifting import anything, guard, of_kind, of_queue, over, unless_lifted
+from .lifting import anything, of_kind, of_queue, over, unless_lifted
 
 KNOWN_GLOBALS = frozenset(
     {"cluster_name", "cluster_tags", "internal_cluster_id", "mqtt_default_vhosts", "mqtt_port_to_vhost_mapping"}
@@ -39,6 +41,17 @@ class Scene:
     desk: Desk
     operation: str
     _graphs: dict[str, Graph | None] = field(default_factory=dict)
+    _read: Read = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read = self.desk.viewer.begin()
+
+    def guard(self) -> Steps[Refuse | None]:
+        """The refusal of what names no resource plainly, while any rule masks for the reader."""
+        return (yield from self._unless_lifted(anything(self.desk), named=False))
+
+    def _unless_lifted(self, view: View, *, named: bool = True) -> Steps[Refuse | None]:
+        return (yield from unless_lifted(self.desk, view, self.operation, self._read, named=named))
 
     def graph(self, vhost: str) -> Steps[Graph | None]:
         if vhost not in self._graphs:
@@ -56,17 +69,17 @@ class Scene:
             case "vhost-limits" | "user-limits":
                 return None
             case _:
-                return (yield from guard(self.desk, self.operation))
+                return (yield from self.guard())
 
     def shovel(self, vhost: str, value: Value | None) -> Steps[Refuse | None]:
         """Exactly one source, named by a text; everything else names none."""
         if value is None or not value.is_object:
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         protocol = value.member("src-protocol")
         named = {key: value.member(key) for key in SOURCES if value.member(key) is not None}
         is_plain = protocol is None or (protocol.is_text and protocol.inside in PLAIN_PROTOCOLS)
         if not is_plain or value.member("src-address") is not None or len(named) != 1:
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         ((key, told),) = named.items()
         return (yield from self.source(vhost, SOURCES[key], told))
 
@@ -75,7 +88,7 @@ class Scene:
         told = {} if value is None or not value.is_object else value.inside
         named = {kind: told[str(kind)] for kind in (Kind.QUEUE, Kind.EXCHANGE) if str(kind) in told}
         if not named:
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         for kind, each in named.items():
             refused = yield from self.source(vhost, kind, each)
             if refused is not None:
@@ -86,19 +99,19 @@ class Scene:
         """A queue or exchange that is read from. Rules on the other kind count too: what is bound to what, on the
         virtual host that an address names, cannot be told here."""
         if told is None or not told.is_text or not told.inside:
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         name = told.inside
         view = over(self.desk, (kind, name))
-        refused = yield from unless_lifted(self.desk, view, self.operation)
+        refused = yield from self._unless_lifted(view)
         other = Kind.EXCHANGE if kind is Kind.QUEUE else Kind.QUEUE
         if refused is None:
-            refused = yield from unless_lifted(self.desk, of_kind(self.desk, other), self.operation, named=False)
+            refused = yield from self._unless_lifted(of_kind(self.desk, other), named=False)
         if refused is None and kind is Kind.QUEUE and of_kind(self.desk, Kind.QUEUE).masks:
             # Dead letters of a covered queue lie in queues that no rule names.
             graph = yield from self.graph(vhost)
             if graph is not None and name in graph.queues:
                 view = over(self.desk, queue(name), graph.upstream(queue(name)))
-                refused = yield from unless_lifted(self.desk, view, self.operation)
+                refused = yield from self._unless_lifted(view)
         return refused
 
     # Policies
@@ -110,7 +123,7 @@ class Scene:
         known = definition is not None and definition.is_object and pattern is not None
         copies = definition is None or not definition.is_object or any(map(_copies, definition.inside))
         if not known or copies or self._can_meet(pattern or "", apply_to):
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         return None
 
     def _can_meet(self, pattern: str, apply_to: str | None) -> bool:
@@ -126,7 +139,7 @@ class Scene:
         if not _any_key(arguments, _copies) or not anything(self.desk).masks:
             return None
         graph = (yield from self.graph(vhost)) if of_kind(self.desk, Kind.EXCHANGE).masks else None
-        return (yield from unless_lifted(self.desk, of_queue(self.desk, name, graph), self.operation))
+        return (yield from self._unless_lifted(of_queue(self.desk, name, graph)))
 
     def exchange(self, name: str, kind: object, arguments: Value | None) -> Steps[Refuse | None]:
         replays = (isinstance(kind, str) and kind in REPLAYING) or _any_key(
@@ -134,7 +147,7 @@ class Scene:
         )
         if not replays:
             return None
-        return (yield from unless_lifted(self.desk, over(self.desk, exchange(name)), self.operation))
+        return (yield from self._unless_lifted(over(self.desk, exchange(name))))
 
     def exchange_delete(self, vhost: str, name: str) -> Steps[Refuse | None]:
         """Takes queues out of the rules on the exchange, and on those that feed it."""
@@ -143,9 +156,9 @@ class Scene:
         graph = yield from self.graph(vhost)
         node = exchange(_own_name(name))
         if graph is None:
-            return (yield from unless_lifted(self.desk, of_kind(self.desk, Kind.EXCHANGE), self.operation, named=False))
+            return (yield from self._unless_lifted(of_kind(self.desk, Kind.EXCHANGE), named=False))
         fed_by = [each for each in graph.upstream(node) if each[0] is Kind.EXCHANGE]
-        return (yield from unless_lifted(self.desk, over(self.desk, node, fed_by), self.operation))
+        return (yield from self._unless_lifted(over(self.desk, node, fed_by)))
 
     def binding(self, vhost: str, source: str, kind: str, destination: str, arguments: Value | None) -> Steps[Refuse | None]:
         """A second place for what the source bears: refused unless whatever covers the one covers the other."""
@@ -154,12 +167,12 @@ class Scene:
             return None
         name = _own_name(source)
         if name == FIREHOSE or _compares(arguments, view.rules):
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         if not of_kind(self.desk, Kind.QUEUE).masks:
             return None  # rules on exchanges follow the binding
         graph = yield from self.graph(vhost)
         if graph is None:
-            return (yield from guard(self.desk, self.operation))
+            return (yield from self.guard())
         bears = graph.upstream(exchange(name))
         reached = [each for each in graph.downstream(*bears) if each[0] is Kind.QUEUE and each != queue(destination)]
         covered: set[str] = set()
@@ -169,7 +182,7 @@ class Scene:
             there = over(self.desk, each)
             if {rule.name for rule in there.rules} <= covered:
                 continue
-            refused = yield from unless_lifted(self.desk, there, self.operation)
+            refused = yield from self._unless_lifted(there)
             if refused is not None:
                 return refused
         return None
@@ -187,7 +200,7 @@ class Scene:
             if section in _NAMES_OF_SERVERS:
                 continue
             if section not in _SECTIONS or not listed.is_array or not all(each.is_object for each in listed.inside):
-                return (yield from guard(self.desk, self.operation))
+                return (yield from self.guard())
             for each in listed.inside:
                 refused = yield from self._defined(section, each, vhost)
                 if refused is not None:
@@ -216,16 +229,16 @@ class Scene:
                 kind = {"queue": "q", "exchange": "e"}.get(each.text("destination_type") or "")
                 if source is not None and destination is not None and kind is not None:
                     return (yield from self.binding(at, source, kind, destination, each.member("arguments")))
-        return (yield from guard(self.desk, self.operation))
+        return (yield from self.guard())
 
     def vhost(self, told: Value) -> Steps[Refuse | None]:
         tracing = told.member("tracing")
         if tracing is None or tracing.inside is False:
             return None
-        return (yield from guard(self.desk, self.operation))
+        return (yield from self.guard())
 
     def global_parameter(self, name: str) -> Steps[Refuse | None]:
-        return None if name in KNOWN_GLOBALS else (yield from guard(self.desk, self.operation))
+        return None if name in KNOWN_GLOBALS else (yield from self.guard())
 
 
 _SECTIONS = frozenset(

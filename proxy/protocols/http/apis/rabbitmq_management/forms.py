@@ -30,7 +30,7 @@ class Form:
         return b"".join(parts) + edge + b"--\r\n"
 
 
-def form(kind: bytes, call: Call) -> Form | None:
+def form(call: Call) -> Form | None:
     """What the call holds; None where it can be read in two ways."""
     given = _KIND.fullmatch(call.one(b"content-type") or b"")
     if given is None:

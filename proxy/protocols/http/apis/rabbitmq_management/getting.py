@@ -40,7 +40,7 @@ def judge(desk: Desk, vhost: str, name: str, operation: str, content: bytes) -> 
         graph = yield from read_graph(desk, vhost)
     if masks and told.text("ackmode") == MOVING and (graph is None or name not in graph.queues or name in graph.dead_lettering):
         view = anything(desk) if graph is None else of_queue(desk, name, graph)
-        refused = yield from unless_lifted(desk, view, operation)
+        refused = yield from unless_lifted(desk, view, operation, desk.viewer.begin())
         if refused is not None:
             return refused
     asked = {key: value for key, value in told.inside.items() if key in SENT}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from proxy.core.steps import Steps
 from rules import marks
@@ -13,7 +14,7 @@ from ...targets import Target
 from . import getting, publishing, statistics
 from .copies import Scene
 from .forms import form
-from .lifting import anything, guard
+from .lifting import anything
 from .refuse import bad_request
 from .surface import Act, row
 from .writing import compact
@@ -41,14 +42,18 @@ class RabbitManagement:
     """See `proxy.protocols.http.api.Api`."""
 
     who = Target(("api", "whoami"))
+    takes_forms = True
+    """Definitions come as one from the console; anything else does not."""
 
     def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
         found, named = row(call.method, call.target.segments)
+        operation = f"{call.method} {found.path}"
+        if found.act is not Act.DEFINITIONS and (call.one(b"content-type") or b"").lower().startswith(b"multipart/"):
+            return bad_request("a body in parts is not carried through here", operation, 415)
         if found.act is Act.PASS:
             return Forward()
         if anything(desk).masks:
             yield from desk.claim()
-        operation = f"{call.method} {found.path}"
         if found.act in _WITH_BODY:
             return (yield from self._with_body(found.act, call, desk, operation, named))
         match found.act:
@@ -73,14 +78,14 @@ class RabbitManagement:
             case Act.SHOVEL_RESTART:
                 return (yield from self._stored_shovel(scene, named))
             case _:
-                return (yield from guard(scene.desk, scene.operation))
+                return (yield from scene.guard())
 
     def _with_body(self, act: Act, call: Call, desk: Desk, operation: str, named: dict[str, str]) -> Steps[Verdict]:
         kind = (call.one(b"content-type") or b"").lower()
         around = None
         content = call.content
         if kind.startswith(b"multipart/"):
-            around = form(kind, call) if act is Act.DEFINITIONS else None
+            around = form(call)
             if around is None:
                 return bad_request("a body in parts is not carried through here", operation, 415)
             content = around.inside
@@ -118,7 +123,7 @@ class RabbitManagement:
             case Act.QUEUE:
                 return (yield from scene.queue(named["vhost"], named["name"], told.member("arguments")))
             case Act.ACTION:
-                return None if told.text("action") in PLAIN_ACTIONS else (yield from guard(scene.desk, scene.operation))
+                return None if told.text("action") in PLAIN_ACTIONS else (yield from scene.guard())
             case Act.EXCHANGE:
                 return (yield from scene.exchange(named["name"], told.text("type"), told.member("arguments")))
             case Act.BINDING:
@@ -138,7 +143,7 @@ class RabbitManagement:
             return None
         told = _object(answer)
         if told is None:
-            return (yield from guard(scene.desk, scene.operation))
+            return (yield from scene.guard())
         return (yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to")))
 
     def _stored_shovel(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
@@ -147,7 +152,7 @@ class RabbitManagement:
         answer = yield from _stored(scene.desk, "parameters", "shovel", named["vhost"], named["name"])
         told = _object(answer)
         if told is None:
-            return (yield from guard(scene.desk, scene.operation))
+            return (yield from scene.guard())
         return (yield from scene.shovel(named["vhost"], told.member("value")))
 
 
@@ -167,7 +172,9 @@ def _object(answer: Answer | None) -> Value | None:
 
 def _shown(desk: Desk, act: Act, operation: str) -> Callable[[Answer], Steps[Answer]]:
     def show(answer: Answer) -> Steps[Answer]:
-        view = anything(desk)
+        view = desk.viewer.anything(desk.judged)
+        if not view.masks or desk.viewer.policy is not desk.judged:
+            view = anything(desk) if anything(desk).covered else replace(view, may_lift=False)
         told = statistics.shown(answer, view, act)
         if told is not answer and view.may_lift and act is not Act.ADDRESSES:
             (view,) = yield from desk.viewer.lift((view,), desk.viewer.begin(), operation)

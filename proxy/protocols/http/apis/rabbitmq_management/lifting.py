@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from proxy.core.steps import Steps
+from proxy.core.viewer import Read
 from rules.model import Kind, Resource
 from rules.view import View
 
@@ -41,15 +42,11 @@ def of_queue(desk: Desk, name: str, graph: Graph | None) -> View:
     return over(desk, queue(name), graph.upstream(queue(name)))
 
 
-def unless_lifted(desk: Desk, view: View, operation: str, *, named: bool = True) -> Steps[Refuse | None]:
-    """The refusal of an operation on what the view is of; None where nothing masks, or the reader may and it is recorded."""
+def unless_lifted(desk: Desk, view: View, operation: str, read: Read, *, named: bool = True) -> Steps[Refuse | None]:
+    """The refusal of an operation on what the view is of; None where nothing masks, or the reader may and it is recorded,
+    once for all that belongs to one `read`."""
     if not view.masks:
         return None
-    (view,) = yield from desk.viewer.lift((view,), desk.viewer.begin(), operation)
+    (view,) = yield from desk.viewer.lift((view,), read, operation)
     why = view.refusal
     return None if why is None else refuse(why, operation, view.resource if named else None)
-
-
-def guard(desk: Desk, operation: str) -> Steps[Refuse | None]:
-    """The refusal of what names no resource plainly, while any rule masks for the reader."""
-    return (yield from unless_lifted(desk, anything(desk), operation, named=False))
