@@ -248,10 +248,10 @@ def read_all(client: Wire, version: int, topic: str, **more: Any) -> Iterator[An
         offset = max(found, default=end)
 
 
-def new_topic(server: KafkaServer, prefix: str, *, partitions: int = 1, **config: str) -> str:
+def new_topic(server: KafkaServer, prefix: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
     """A topic that no test had, and that keeps records of any age."""
     name = f"{prefix}-{secrets.token_hex(4)}"
-    create_topics(server.address, name, partitions=partitions, config={"retention.ms": "-1", **config})
+    create_topics(server.address, name, partitions=partitions, config={"retention.ms": "-1", **(config or {})})
     return name
 
 
