@@ -161,8 +161,9 @@ class Answers:
 def _both_speak(told: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
     """(API key, lowest, highest version) of what is advertised.
 
-    Where the broker cannot tell the name of a topic id, what speaks in ids is left out. Produce counts from 0: clients
-    that look for its first versions would take a broker without them for one that cannot compress.
+    Where the broker cannot tell the name of a topic id, what speaks in ids is left out. Produce and SaslHandshake count
+    from 0: clients that look for their first versions (librdkafka, 2.0 too) would take a broker without them for one that
+    cannot compress, or that nobody can log in to. Nobody is served in those versions.
     """
     by_id = told.get(METADATA, (0, 0))[1] >= NAMES_BY_ID
     spoken: list[tuple[int, int, int]] = []
@@ -173,5 +174,5 @@ def _both_speak(told: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
         if each.key in (PRODUCE, FETCH) and not by_id:
             highest = min(highest, LAST_BY_NAME)
         if lowest <= highest:
-            spoken.append((each.key, 0 if each.key == PRODUCE else lowest, highest))
+            spoken.append((each.key, 0 if each.key in {PRODUCE, HANDSHAKE} else lowest, highest))
     return spoken
