@@ -9,11 +9,9 @@ As one of several processes it is a `Part`: it is handed its sockets, and has a 
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import socket
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +21,7 @@ from proxy.admin.routes import Routes, State
 from proxy.admin.server import AdminServer
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, SessionSettings
+from proxy.process import prepare, room_for_readers, unwrapped
 from proxy.release import scanner, version
 from proxy.runtime.certificates import Certificates, Kept, keep
 from proxy.runtime.current import Current
@@ -54,7 +53,6 @@ QUIET_S = 0.05  # a connection that was silent for so long when the drain begins
 STILL_QUIET_S = 0.5  # later on: one that fell silent meanwhile
 LOOK_S = 0.1
 FIRST_READ_S = 2.0  # a worker takes no readers before it has read the rules: others have them in force meanwhile
-DESCRIPTORS_KEPT = 160  # for the admin port, probes of names, listeners, the trail and the rules; ports of nodes besides
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +171,8 @@ class App:
         self._log = log
         self._part = part
         self._settings = listener_settings(configuration, protocols)
+        for load in {each.protocol.load for each in self._settings if each.protocol.load is not None}:
+            load()
         tables = [None if each.nodes is None else open_table(each) for each in self._settings]
         self.current = Current()
         self.journal = Journal(trail_of(configuration), log)
@@ -438,23 +438,6 @@ def may_unmask(access: AccessList, user: str, connection: Connection) -> bool:
     )
 
 
-def harden() -> None:
-    """No core dumps, which would hold contents; and as many descriptors as are allowed, two a reader."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def room_for_readers(descriptors: int, held: int = 0) -> int:
-    """How many readers so many descriptors are enough for, beside those that are `held`. Some are kept: probes of the
-    admin port that cannot be accepted would get the process killed, and with it all readers."""
-    if descriptors == resource.RLIM_INFINITY:
-        return sys.maxsize
-    left = max(0, descriptors - held)
-    return max(1, (left - min(DESCRIPTORS_KEPT, left // 2)) // 2)
-
-
 def run(
     configuration: Configuration,
     protocols: Mapping[str, ProtocolEntry],
@@ -474,26 +457,3 @@ def run(
         await App(configuration, protocols, log, part()).run()
 
     unwrapped(lambda: trio.run(main))
-
-
-def prepare(log: Log) -> None:
-    """What the whole process is before it serves."""
-    harden()
-    os.umask(0o077)
-    # What a callback of a library raises goes to standard error as it is: by its type and place, as everything else.
-    sys.unraisablehook = lambda told: log.failed("unraisable", told.exc_value or RuntimeError())
-
-
-def unwrapped(work: Callable[[], None]) -> None:
-    """Does the work; a failure that came out of nested nurseries is raised as itself.
-
-    Raises:
-        BaseException: the first of the failures.
-    """
-    try:
-        work()
-    except BaseExceptionGroup as failures:
-        first: BaseException = failures
-        while isinstance(first, BaseExceptionGroup):
-            first = first.exceptions[0]
-        raise first from None

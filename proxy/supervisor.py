@@ -20,9 +20,10 @@ from prometheus_client.core import Metric
 
 from proxy.admin.routes import Routes, State, WorkerState
 from proxy.admin.server import AdminServer
-from proxy.app import listener_settings, prepare, trail_of, unwrapped
+from proxy.app import listener_settings, trail_of
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry
+from proxy.process import prepare, unwrapped
 from proxy.release import scanner, version
 from proxy.runtime.journal import Journal
 from proxy.runtime.listen import CannotBind, bind

@@ -88,6 +88,8 @@ class ProtocolEntry:
     """What the protocol is called in a TLS handshake; empty where it has no name there."""
     shared: Callable[[], object] | None = None
     """Makes what all sessions of one connection know together; it is used from several threads at once."""
+    load: Callable[[], None] | None = None
+    """Loads what the first session would else wait for, and everybody else with it."""
     has_nodes: bool = False
     """Whether answers name further servers of a cluster, each of which readers reach through Veil."""
     has_tokens: bool = False

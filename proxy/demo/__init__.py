@@ -19,9 +19,10 @@ from typing import TextIO
 
 import trio
 
-from proxy.app import App, Bound, unwrapped
+from proxy.app import App, Bound
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry
+from proxy.process import unwrapped
 from proxy.runtime.listen import CannotBind
 from proxy.runtime.log import Log
 from proxy.runtime.upstream import Address

@@ -17,11 +17,12 @@ import pytest
 import trio
 
 from proxy import app as app_module
-from proxy.app import App, Bound, may_unmask, room_for_readers
+from proxy.app import App, Bound, may_unmask
 from proxy.core.errors import ConfigError
 from proxy.core.session import ProtocolEntry, Session, SessionSettings
 from proxy.core.steps import EndServer, Record, Steps, ToReader, ToServer
 from proxy.core.viewer import Viewer
+from proxy.process import room_for_readers
 from proxy.runtime.listen import CannotBind, accept_for_ever
 from proxy.runtime.log import Log
 from proxy.runtime.upstream import Address

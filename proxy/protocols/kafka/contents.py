@@ -23,6 +23,7 @@ UNMASKED = marks.UNMASKED.encode()
 MARK_PREFIX = b"veil-"  # of both, in lower case
 NO_HEADERS = b"\x00"
 SMALL_COUNT = 62  # so many headers and one more are counted by one byte
+COUNTS = tuple(bytes((count,)) for count in range(128))
 MOST_MARKS = 4096  # kept ready; what was hit comes in few combinations
 DOT_BYTES = DOT.encode()
 SCHEMA_IDS = (b"__key_schema_id", b"__value_schema_id")
@@ -106,7 +107,7 @@ class Lens:
         if not self._markers:
             return section
         if section[0] < 2 * SMALL_COUNT:  # the count is one byte, and stays one
-            return b"%c%b%b" % (section[0] + 2, section[1:], seen.mark)
+            return COUNTS[section[0] + 2] + section[1:] + seen.mark
         return _with(section, seen.mark)
 
     def _value(self, value: bytes, cuts: list[Masked]) -> bytes:

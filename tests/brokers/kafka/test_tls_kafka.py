@@ -107,7 +107,8 @@ def test_inside_tls_a_login_says_who_reads_and_what_is_shown(
 def test_kcat_speaks_tls_to_it(kafka_server: KafkaServer, veil: VeilFactory, canary: Canary, own: Authority) -> None:
     topic, card = fill(kafka_server, "kcat", canary)
     running = begin(veil, kafka_server, SASL_TLS, own)
-    told: Told = {"ssl.ca.location": str(own.path)}
+    # Debian 12's librdkafka 2.0.2 compares an address with names alone.
+    told: Told = {"ssl.ca.location": str(own.path), "ssl.endpoint.identification.algorithm": "none"}
     bob = Kcat(running.address, {**login("bob", tls=True), **told})
     alice = Kcat(running.address, {**login("alice", tls=True), **told})
     words = "-C", "-m", "30", "-t", topic, "-o", "beginning", "-e", "-q"

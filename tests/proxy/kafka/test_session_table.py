@@ -89,7 +89,25 @@ def test_what_is_advertised_is_what_broker_and_table_both_speak(version: int) ->
     told = {each["api_key"]: (each["min_version"], each["max_version"]) for each in answer["api_keys"]}
 
     assert set(told) == {each.key for each in ROWS if not each.hidden}
-    assert (told[0], told[1], told[17], told[22][1], told[24][1]) == ((0, 13), (4, 18), (1, 1), 5, 3)
+    assert (told[0], told[1], told[17], told[22][1], told[24][1]) == ((0, 13), (4, 18), (0, 1), 5, 3)
+
+
+def test_no_api_is_advertised_from_a_later_version_than_the_broker_does() -> None:
+    """Clients look for the first versions of an API to tell what a broker can do, and then speak a later one."""
+    desk = Desk()
+    desk.ask(VERSIONS, 3, schema.request(VERSIONS, 3).blank())
+    kafka = {0: 0, 17: 0}  # below what there are schemas for
+    told = [each | {"min_version": kafka.get(each["api_key"], each["min_version"])} for each in ALL_VERSIONS]
+    lowest = {each["api_key"]: each["min_version"] for each in desk.answered(VERSIONS, 3, versions_answer(3, told))["api_keys"]}
+
+    assert lowest == {each["api_key"]: each["min_version"] for each in told if each["api_key"] in lowest}
+
+
+def test_a_login_that_bytes_without_frames_would_follow_ends_the_connection() -> None:
+    desk = Desk()
+    desk.play.reader(wire.own_request(17, 0, 1, CLIENT, {"mechanism": b"PLAIN"}))
+
+    assert (desk.play.sent_up(), bool(desk.play.closed)) == (b"", True)
 
 
 def test_topic_ids_are_left_out_where_the_broker_cannot_name_them() -> None:

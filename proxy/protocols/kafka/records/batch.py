@@ -46,8 +46,8 @@ def open_batch(raw: memoryview, edit: Edit, bounds: Bounds) -> Opened:
     if count > bounds.records:
         raise BadRecords("a batch of more records than allowed")
     codec = attributes & CODEC
-    came = bytes(raw[HEADER:])
-    records = decompress(codec, came, bounds) if codec else came
+    came = bytes(raw[HEADER:]) if codec else b""
+    records = decompress(codec, came, bounds) if codec else raw[HEADER:]
     changed = edit_records(b"".join((records, AFTER)), count, edit, bounds.grown(len(records)))
     if changed is None:
         return Opened(None, count, len(records))
@@ -226,5 +226,6 @@ def edit_records(data: bytes, count: int, edit: Edit, most: int) -> bytes | None
         raise BadRecords("bytes behind the last record of a batch")
     if not pieces:
         return None
-    pieces.append(data[kept:size])
-    return b"".join(pieces)
+    if kept < size:
+        pieces.append(data[kept:size])
+    return b"".join(pieces)  # one alone is not copied
