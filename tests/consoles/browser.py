@@ -65,6 +65,7 @@ class Browser:
         os.close(inbound)
         os.close(outbound)
         self._number = 0
+        self._answers: dict[int, Json] = {}
         self._arrived = bytearray()
         self._page = ""
         try:
@@ -73,6 +74,9 @@ class Browser:
         except OSError as error:
             self.close()
             raise ConnectionError(f"{error}: {(profile / 'chromium.log').read_text(errors='replace')[-2000:]}") from error
+
+    def happened(self, event: str, told: object) -> None:
+        """Chromium tells of an event, in the midst of any call. Here nothing is done about it."""
 
     def go(self, url: str) -> None:
         """Opens a page and waits until it has loaded."""
@@ -143,16 +147,21 @@ class Browser:
         message: Json = {"id": self._number, "method": method, "params": parameters}
         if self._page and of_page:
             message["sessionId"] = self._page
+        number = self._number
         os.write(self._write, json.dumps(message).encode() + b"\0")
         end = time.monotonic() + ANSWER_S
-        while True:
-            answer = self._next(end)
-            if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise ConnectionError(f"{method}: {answer['error']}")
-                result = answer["result"]
-                assert isinstance(result, dict)
-                return result
+        while number not in self._answers:
+            told = self._next(end)
+            if "method" in told:
+                self.happened(str(told["method"]), told["params"])
+            elif isinstance(told["id"], int):
+                self._answers[told["id"]] = told  # perhaps another call's, in the midst of which this one was made
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise ConnectionError(f"{method}: {answer['error']}")
+        result = answer["result"]
+        assert isinstance(result, dict)
+        return result
 
     def _next(self, end: float) -> Json:
         while (stop := self._arrived.find(b"\0")) < 0:

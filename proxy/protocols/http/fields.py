@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from .wire import Fields
+from .wire import TEXT, Fields
 
 TO_SERVER = frozenset(
     {b"accept", b"accept-language", b"authorization", b"content-type", b"cookie", b"origin", b"user-agent", b"x-requested-with"}
@@ -46,7 +46,7 @@ TO_READER = frozenset(
 )
 OF_ASSETS = frozenset({b"etag", b"last-modified", b"content-encoding"})
 """Of what holds no contents they pass as well."""
-_PLACE = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?#\[\]]+")
+_PLACE = re.compile(rb"[A-Za-z0-9\-._~!$&'()*,;+=:@%/?#\[\]]+")
 IDENTITY = (b"accept-encoding", b"identity")
 
 
@@ -63,6 +63,8 @@ def to_server(fields: Fields, host: bytes, *, accept: bytes | None = None) -> Fi
             continue
         if name == b"origin" and asked is not None and value.lower() in (b"http" + asked, b"https" + asked):
             continue
+        if name == b"content-type" and TEXT.fullmatch(value):
+            value = b"application/json"  # as it was judged
         kept.append((name, value))
     if accept is not None:
         kept.append((b"accept", accept))
@@ -88,10 +90,12 @@ def to_reader(fields: Fields, host: bytes, *, holds_contents: bool) -> Fields:
 
 
 def location(value: bytes, host: bytes) -> bytes | None:
-    """A place on this server as a path, so that it is asked for through Veil; None for any other."""
+    """A place on this server, without its name, so that it is asked for through Veil; None for any other."""
     # Browsers take a backslash for a slash, and leave out what is no character at all.
     if value.startswith(b"//") or not _PLACE.fullmatch(value):
         return None
+    if _is_relative(value):
+        return value
     try:
         told = urlsplit(value.decode("ascii"))
     except ValueError:
@@ -103,6 +107,13 @@ def location(value: bytes, host: bytes) -> bytes | None:
     query = f"?{told.query}" if told.query else ""
     fragment = f"#{told.fragment}" if told.fragment else ""
     return f"{told.path}{query}{fragment}".encode()
+
+
+def _is_relative(value: bytes) -> bool:
+    """Whether it is a place counted from the one that was asked for: no scheme, no host, and no empty segment, which
+    might become one."""
+    path = re.split(rb"[?#]", value, maxsplit=1)[0]
+    return not path.startswith(b"/") and b":" not in path and b"//" not in path
 
 
 def cookie(value: bytes) -> bytes:

@@ -124,7 +124,7 @@ class HttpSession:
         try:
             yield from self._outbox.drive(self._reader_loop, self.viewer)
         except BadRequest as bad:
-            raise WireError(bad.reason, _told(bad.status, bad.reason)) from None
+            raise WireError(bad.reason, self._told(bad.status, bad.reason)) from None
         except BadResponse as bad:
             raise self._broken(bad) from None
 
@@ -143,14 +143,27 @@ class HttpSession:
 
     def _broken(self, bad: BadResponse) -> WireError:
         """What ends the connection. Within an answer nothing is said: it would pass for a part of it."""
-        return WireError(str(bad), _told(502, str(bad)) if self._is_waiting else b"")
+        return WireError(str(bad), self._told(502, str(bad)) if self._is_waiting else b"")
+
+    def _told(self, status: int, reason: str) -> bytes:
+        """An answer of Veil's own, the last one, in the API's form of an error where it has one."""
+        form = getattr(self._api, "error", None)
+        kind, content = b"text/plain; charset=utf-8", f"veil: {reason}\n".encode()
+        if form is not None:
+            kind, content = b"application/json", form(status, reason)
+        return wire.response_bytes(status, [(b"content-type", kind), (b"connection", b"close")], content)
 
     # From the reader
 
     def _read(self) -> Loop:
         most = self.settings.limits.max_value_bytes
         while True:
-            request = yield from wire.request(self._requests, most, takes_forms=getattr(self._api, "takes_forms", False))
+            request = yield from wire.request(
+                self._requests,
+                most,
+                takes_forms=getattr(self._api, "takes_forms", False),
+                takes_texts=getattr(self._api, "takes_texts", False),
+            )
             if not logins.is_own(request.one(b"host") or b"", self.settings.names):
                 raise BadRequest(421, "the host is not one of this address")
             target = targets.parse(request.target)
@@ -438,11 +451,6 @@ class HttpSession:
                 yield from self._outbox.flush()
         if in_chunks:
             self._outbox.say(plain(wire.chunk(b"")))
-
-
-def _told(status: int, reason: str) -> bytes:
-    own: Fields = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-    return wire.response_bytes(status, own, f"veil: {reason}\n".encode())
 
 
 def _ascii(text: str) -> bytes:

@@ -13,9 +13,9 @@ from .errors import BadRequest
 
 _ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 _HEX = re.compile(rb"%([0-9a-fA-F]{2})")
-_PATH = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,=:@%/]+")
-_QUERY = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:@%/?|\[\]\"{}^`<>]*")
-SAFE = "-._~!$&'()*+,=:@"
+_PATH = re.compile(rb"[A-Za-z0-9\-._~!$&'()*,=+:@%/]+")
+_QUERY = re.compile(rb"[A-Za-z0-9\-._~!$&'()*,;+=:@%/?|\[\]\"{}^`<>]*")
+SAFE = "-._~!$&'()*,=+:@"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,13 +29,14 @@ BODILESS = frozenset({b"GET", b"HEAD", b"DELETE", b"OPTIONS"})
 """Sent on without a body, whatever they came with: consoles send one along with DELETE, which no server looks at."""
 _NEVER_A_BODY = BODILESS - {b"DELETE"}
 NO_BODY = frozenset({204, 304})
-_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_TOKEN = rb"[!#$%&'*.+^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
 _FIELD = re.compile(rb"(%b):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t\x21-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*" % _TOKEN)
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})(?:[ \t]*;[\t\x20-\x7e]*)?")
 _JSON = re.compile(rb"application/(?:[!#$&^_.+a-z0-9-]+\+)?json", re.IGNORECASE)
+TEXT = re.compile(rb'text/plain(?:; ?charset="?utf-8"?)?', re.IGNORECASE)
 _UTF_8 = re.compile(rb'charset="?(?:utf-8|us-ascii)"?', re.IGNORECASE)
 SINGLE = frozenset(
     {
@@ -94,10 +95,12 @@ class Response:
         return f"<Response {self.status} with {len(self.fields)} fields>"
 
 
-def request(buffer: Buffer, most_bytes: int, *, takes_forms: bool = False) -> Parse[Request]:
+def request(buffer: Buffer, most_bytes: int, *, takes_forms: bool = False, takes_texts: bool = False) -> Parse[Request]:
     """The next request's head.
 
-    `takes_forms`: a form in parts is let in too, and whoever judges it looks after what is in it.
+    `takes_forms`: a form in parts is let in too, and whoever judges it looks after what is in it. `takes_texts`: so is
+    what a script of the server's own console calls a text, for want of a name. A stranger's page can send one, but not
+    with a login in its head.
 
     Raises:
         BadRequest: with the status to answer.
@@ -124,7 +127,9 @@ def request(buffer: Buffer, most_bytes: int, *, takes_forms: bool = False) -> Pa
     if told.get(b"content-encoding", b"identity").lower() != b"identity":
         raise BadRequest(415, "coded bodies are not carried through")
     if length != 0 and method not in BODILESS and not _is_json(told.get(b"content-type")):
-        if not takes_forms or not (told.get(b"content-type") or b"").lower().startswith(b"multipart/form-data;"):
+        kind = told.get(b"content-type") or b""
+        is_form = takes_forms and kind.lower().startswith(b"multipart/form-data;")
+        if not is_form and not (takes_texts and b"authorization" in names and TEXT.fullmatch(kind)):
             raise BadRequest(415, "a body is JSON in UTF-8, and its content-type says so")
     if told.get(b"expect", b"100-continue").lower() != b"100-continue":
         raise BadRequest(417, "the expectation is not known")

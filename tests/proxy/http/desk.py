@@ -125,6 +125,7 @@ class Desk:
         header: HeaderReader | None = None,
         peer: str = "127.0.0.1:5",
         most: int = 1 << 20,
+        api: TinyApi | None = None,
     ) -> None:
         self.policy = Policy(book)
         self.clock = Clock()
@@ -136,7 +137,7 @@ class Desk:
             self.clock,
             fixed=None if fixed is None else Reader(fixed),
         )
-        self.api = TinyApi()
+        self.api = api or TinyApi()
         settings = SessionSettings(
             Limits(max_value_bytes=most),
             upstream=UPSTREAM.decode(),

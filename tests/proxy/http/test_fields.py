@@ -24,7 +24,15 @@ from .desk import UPSTREAM
         (b"javascript:alert(1)", None),
         (b"ftp://broker.internal:15672/a", None),
         (b"http://user@broker.internal:15672/a", None),
-        (b"relative", None),
+        (b"relative", b"relative"),
+        (b"../#/import-succeeded", b"../#/import-succeeded"),
+        (b"../?a=b#/c:d", b"../?a=b#/c:d"),
+        (b"#/here", b"#/here"),
+        (b"..//evil.example/a", None),
+        (b"a//evil.example", None),
+        (b"./a:b", None),
+        (b"..\\evil.example", None),
+        (b"", None),
         (b"http://[::1/a", None),
         (b"/\xe4", None),
     ],
@@ -69,6 +77,19 @@ def test_only_what_is_listed_goes_up_and_host_and_coding_are_veils() -> None:
         (b"connection", b"keep-alive"),
     ]
     assert fields.to_server(given, UPSTREAM) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (b"text/plain;charset=UTF-8", b"application/json"),
+        (b"text/plain", b"application/json"),
+        (b"application/json; charset=utf-8", b"application/json; charset=utf-8"),
+        (b"multipart/form-data; boundary=x", b"multipart/form-data; boundary=x"),
+    ],
+)
+def test_a_text_that_was_judged_as_json_goes_up_under_that_name(given: bytes, expected: bytes) -> None:
+    assert (b"content-type", expected) in fields.to_server([(b"content-type", given)], UPSTREAM)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ PLAIN_PROTOCOLS = frozenset({"amqp091", "local"})
 COPYING = ("dead-letter-", "alternate-exchange", "federation-", "remote-dc-replicate", "shards-per-node", "x-dead-letter-")
 REPLAYING = frozenset({"x-recent-history", "x-jms-topic"})
 MEETS_EXCHANGES = "exchanges"
-_LITERAL = re.compile(r"\^([A-Za-z0-9_:-]|\\[.])*\$?")
+_LITERAL = re.compile(r"\^([A-Za-z0-9_:-]|\\[.]){0,1000}\$?")
 _UNESCAPED = re.compile(r"\\(.)")
 
 

@@ -15,7 +15,7 @@ from . import getting, publishing, statistics
 from .copies import Scene
 from .forms import form
 from .lifting import anything
-from .refuse import bad_request
+from .refuse import bad_request, error
 from .surface import Act, row
 from .writing import compact
 
@@ -44,6 +44,12 @@ class RabbitManagement:
     who = Target(("api", "whoami"))
     takes_forms = True
     """Definitions come as one from the console; anything else does not."""
+    takes_texts = True
+    """The console asks for messages, and writes them, with a body that it gives no name."""
+
+    def error(self, status: int, reason: str) -> bytes:
+        """The form in which the console shows one, of a call that was not understood."""
+        return error("bad_gateway" if status >= 500 else "bad_request", reason)
 
     def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
         found, named = row(call.method, call.target.segments)
