@@ -12,6 +12,7 @@ from tests.brokers.veil import Veil
 
 from .browser import Browser
 from .redis_commander import RedisCommander
+from .watched import Watched
 
 ConsoleFactory = Callable[..., RedisCommander]
 
@@ -38,5 +39,15 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
     profile = tmp_path / "chromium"
     profile.mkdir()
     one = Browser(profile)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    """A headless Chromium of which every answer it gets is kept."""
+    profile = tmp_path / "chromium-watched"
+    profile.mkdir()
+    one = Watched(profile)
     yield one
     one.close()

@@ -45,7 +45,7 @@ class Watched(Browser):
         super().__init__(profile)
         for domain in ("Page", "Runtime", "Log", "DOM"):
             self._call(f"{domain}.enable")
-        self._call("Fetch.enable", patterns=[{"requestStage": "Response"}])
+        self._call("Fetch.enable", patterns=[{"requestStage": "Response"}], handleAuthRequests=True)
 
     @property
     def received(self) -> bytearray:
@@ -68,6 +68,9 @@ class Watched(Browser):
         match event:
             case "Fetch.requestPaused":
                 self._keep(told)
+            case "Fetch.authRequired":  # it would ask the person, in a window of its own
+                no = {"response": "CancelAuth"}
+                self._call("Fetch.continueWithAuth", requestId=told["requestId"], authChallengeResponse=no)
             case "Page.javascriptDialogOpening":
                 self.questions.append(str(told["message"]))
                 self._call("Page.handleJavaScriptDialog", accept=True)

@@ -50,8 +50,9 @@ _PLACE = re.compile(rb"[A-Za-z0-9\-._~!$&'()*,;+=:@%/?#\[\]]+")
 IDENTITY = (b"accept-encoding", b"identity")
 
 
-def to_server(fields: Fields, host: bytes, *, accept: bytes | None = None) -> Fields:
-    """The fields of a request as the server gets them; `accept` is asked for in place of what the reader accepts.
+def to_server(fields: Fields, host: bytes, *, accept: bytes | None = None, also: frozenset[bytes] = frozenset()) -> Fields:
+    """The fields of a request as the server gets them; `accept` is asked for in place of what the reader accepts, and
+    `also` are names that this API alone knows.
 
     A page that came from where it asks now came from Veil. It would be from elsewhere to the server, which knows itself by
     another name: its origin stays behind, as it does in every GET of a browser's.
@@ -59,7 +60,7 @@ def to_server(fields: Fields, host: bytes, *, accept: bytes | None = None) -> Fi
     asked = next((b"://" + value.lower() for name, value in fields if name == b"host"), None)
     kept: Fields = [(b"host", host)]
     for name, value in fields:
-        if name not in TO_SERVER or (name == b"accept" and accept is not None):
+        if (name not in TO_SERVER and name not in also) or (name == b"accept" and accept is not None):
             continue
         if name == b"origin" and asked is not None and value.lower() in (b"http" + asked, b"https" + asked):
             continue

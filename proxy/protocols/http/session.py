@@ -205,7 +205,8 @@ class HttpSession:
             case Forward():
                 method = (verdict.method or call.method).encode()
                 content = call.content if verdict.content is None else verdict.content
-                sent = fields.to_server(call.fields, self._host, accept=verdict.accept)
+                also = getattr(self._api, "fields", {}).get(call.method, frozenset())
+                sent = fields.to_server(call.fields, self._host, accept=verdict.accept, also=also)
                 exchange = Exchange(
                     method,
                     self._name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from proxy.core.steps import Steps
@@ -21,6 +21,7 @@ from .writing import compact
 
 JSON = b"application/json"
 PLAIN_ACTIONS = frozenset({"sync", "cancel_sync"})
+LOGINS = frozenset({"auth", "token"})
 _WITH_BODY = frozenset(
     {
         Act.DEFINITIONS,
@@ -47,28 +48,40 @@ class RabbitManagement:
     takes_texts = True
     """The console asks for messages, and writes them, with a body that it gives no name."""
 
+    fields: Mapping[str, frozenset[bytes]] = {"GET": frozenset({b"x-vhost"}), "DELETE": frozenset({b"x-reason"})}
+    """The virtual host that a list is of. With an import it would be another than the one that was judged. And why a
+    connection is closed."""
+
     def error(self, status: int, reason: str) -> bytes:
         """The form in which the console shows one, of a call that was not understood."""
         return error("bad_gateway" if status >= 500 else "bad_request", reason)
 
     def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
+        if call.one(b"authorization") is not None:
+            call = replace(call, target=_without_login(call.target))
         found, named = row(call.method, call.target.segments)
         operation = f"{call.method} {found.path}"
         if found.act is not Act.DEFINITIONS and (call.one(b"content-type") or b"").lower().startswith(b"multipart/"):
             return bad_request("a body in parts is not carried through here", operation, 415)
-        if found.act is Act.PASS:
+        verdict = yield from self._verdict(found.act, call, desk, operation, named)
+        if isinstance(verdict, Forward) and verdict.target is None:
+            return replace(verdict, target=call.target)
+        return verdict
+
+    def _verdict(self, act: Act, call: Call, desk: Desk, operation: str, named: dict[str, str]) -> Steps[Verdict]:
+        if act is Act.PASS:
             return Forward()
         if anything(desk).masks:
             yield from desk.claim()
-        if found.act in _WITH_BODY:
-            return (yield from self._with_body(found.act, call, desk, operation, named))
-        match found.act:
+        if act in _WITH_BODY:
+            return (yield from self._with_body(act, call, desk, operation, named))
+        match act:
             case Act.STATS | Act.ADDRESSES | Act.SETTINGS:
                 if not anything(desk).covered:
                     return Forward()
-                return Forward(target=statistics.unsorted(call.target), accept=JSON, show=_shown(desk, found.act, operation))
+                return Forward(target=statistics.unsorted(call.target), accept=JSON, show=_shown(desk, act, operation))
             case _:
-                refused = yield from self._without_body(found.act, Scene(desk, operation), named)
+                refused = yield from self._without_body(act, Scene(desk, operation), named)
                 return refused or Forward()
 
     def _without_body(self, act: Act, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
@@ -160,6 +173,13 @@ class RabbitManagement:
         if told is None:
             return (yield from scene.guard())
         return (yield from scene.shovel(named["vhost"], told.member("value")))
+
+
+def _without_login(target: Target) -> Target:
+    """The same without the login that the console puts into an address where it cannot put one into the head: there is one
+    in the head, and it is that one's reader who asks."""
+    kept = tuple((name, value) for name, value in target.query if name not in LOGINS)
+    return target if kept == target.query else Target(target.segments, kept, target.slash)
 
 
 def _stored(desk: Desk, *segments: str) -> Steps[Answer | None]:
