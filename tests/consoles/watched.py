@@ -7,6 +7,7 @@ Source: Chrome DevTools Protocol, the domains Fetch, Runtime, Log and Page.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections import deque
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ class Watched(Browser):
         super().__init__(profile)
         for domain in ("Page", "Runtime", "Log", "DOM"):
             self._call(f"{domain}.enable")
-        self._call("Fetch.enable", patterns=[{"requestStage": "Response"}], handleAuthRequests=True)
+        stages = [{"requestStage": stage} for stage in ("Request", "Response")]
+        self._call("Fetch.enable", patterns=stages, handleAuthRequests=True)
 
     @property
     def received(self) -> bytearray:
@@ -66,8 +68,10 @@ class Watched(Browser):
 
     def _handle(self, event: str, told: dict[str, object]) -> None:
         match event:
-            case "Fetch.requestPaused":
+            case "Fetch.requestPaused" if "responseStatusCode" in told or "responseErrorReason" in told:
                 self._keep(told)
+            case "Fetch.requestPaused":
+                self._go_on(told)
             case "Fetch.authRequired":  # it would ask the person, in a window of its own
                 no = {"response": "CancelAuth"}
                 self._call("Fetch.continueWithAuth", requestId=told["requestId"], authChallengeResponse=no)
@@ -99,10 +103,11 @@ class Watched(Browser):
         self.fetched.append(
             Fetched(str(asked["method"]), str(asked["url"]), status, json.dumps(told.get("responseHeaders")), body)
         )
-        try:
+        self._go_on(told)
+
+    def _go_on(self, told: dict[str, object]) -> None:
+        with contextlib.suppress(ConnectionError):  # a page that was left has taken its question back
             self._call("Fetch.continueRequest", requestId=told["requestId"])
-        except ConnectionError:
-            self.complaints.append(f"gone: {asked['url']}")
 
     def choose_file(self, selector: str, file: Path) -> None:
         """Puts a file into a form's input."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
+from proxy.core.renditions import Renditions
+
 NO_ID = bytes(16)
 MOST_TOPICS = 200_000  # more than any cluster has; what falls out is asked for again
-MOST_RENDITIONS = 100_000
 
 
-class Cluster:
+class Cluster(Renditions):
     """Used from several threads at once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._changing = threading.Lock()
         self._names: OrderedDict[bytes, bytes | None] = OrderedDict()
-        self._shown: OrderedDict[int, None] = OrderedDict()
         self.is_open = False
         """It has answered somebody who had not logged in: whoever asks it nothing yet is not kept from it by a login."""
 
@@ -40,16 +41,3 @@ class Cluster:
             self._names[topic_id] = name
             if len(self._names) > MOST_TOPICS:
                 self._names.popitem(last=False)
-
-    def remember(self, topic: bytes, shown: bytes) -> None:
-        """A masked value that bears no mask text was shown of the topic: a zero or a false in place of a number or a flag.
-        Kept as a hash under a key of this process."""
-        told = hash((topic, shown))
-        with self._changing:
-            self._shown[told] = None
-            self._shown.move_to_end(told)
-            if len(self._shown) > MOST_RENDITIONS:
-                self._shown.popitem(last=False)
-
-    def has_shown(self, topic: bytes, value: bytes) -> bool:
-        return hash((topic, value)) in self._shown

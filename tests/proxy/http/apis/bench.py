@@ -65,16 +65,16 @@ class Judge:
         content = b"" if told is None else told if isinstance(told, bytes) else json.dumps(told).encode()
         call = Call(method, targets.parse(path.encode()), list(JSON), content)
         self._judged = self.policy
-        return cast("Verdict", self._carried_out(self.api.judge(call, self)))
+        return cast("Verdict", self.carried_out(self.api.judge(call, self)))
 
     def shows(self, verdict: Verdict, told: Any, status: int = 200) -> Answer:
         """What the reader gets of the server's answer."""
         assert isinstance(verdict, Forward)
         content = told if isinstance(told, bytes) else json.dumps(told).encode()
         answer = Answer(status, list(JSON), content)
-        return answer if verdict.show is None else cast("Answer", self._carried_out(verdict.show(answer)))
+        return answer if verdict.show is None else cast("Answer", self.carried_out(verdict.show(answer)))
 
-    def _carried_out(self, steps: Steps[Any]) -> Any:
+    def carried_out(self, steps: Steps[Any]) -> Any:
         answer: object = None
         while True:
             try:

@@ -12,6 +12,7 @@ Source: rabbitmq_management 3.10, its plug-ins' routes, and the console's JavaSc
 
 from __future__ import annotations
 
+from proxy.core.renditions import Renditions
 from proxy.core.session import ProtocolEntry, SessionSettings
 from proxy.core.viewer import Viewer
 from rules.model import Platform
@@ -33,5 +34,6 @@ PROTOCOL = ProtocolEntry(
     session,
     surface_text,
     alpn=("http/1.1",),
+    shared=Renditions,
     has_headers=True,
 )

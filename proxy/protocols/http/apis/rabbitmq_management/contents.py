@@ -60,6 +60,8 @@ class Message:
     views: tuple[View, ...] = ()
     """What it is shown through, in turn: one, or two where the rules changed while it was read."""
     cuts: list[Masked] = field(default_factory=list)
+    shown: list[bytes] = field(default_factory=list, repr=False)
+    """What stands for its payload, if that was masked: whole, and as it was truncated."""
 
 
 @dataclass(slots=True)
@@ -166,8 +168,10 @@ def _payload(message: Message, masking: list[View], changes: list[tuple[Value, s
         message.cuts.append(cut)
         shown = cut.data
     if shown is not data:
-        text = shown.decode("utf-8", "replace")
-        _put(message, changes, text if truncate is None else text[:truncate], len(shown))
+        whole = shown.decode("utf-8", "replace")
+        text = whole if truncate is None else whole[:truncate]
+        message.shown += [shown] if text == whole else [shown, text.encode()]
+        _put(message, changes, text, len(shown))
     elif truncate is not None and encoding is not None:
         if encoding.inside == "base64":
             if len(data) > truncate:

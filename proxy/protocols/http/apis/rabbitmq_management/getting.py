@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proxy.core.renditions import ANYWHERE, Renditions
 from proxy.core.steps import Steps
 from rules.model import Kind
 from rules.policy import Policy
@@ -26,6 +27,7 @@ MOVING = "reject_requeue_false"
 ENCODINGS = frozenset({"auto", "base64"})
 SENT = ("count", "ackmode", "encoding")
 MOST_DIGITS = 10
+MASK_DOT = "•".encode()
 
 
 def judge(desk: Desk, vhost: str, name: str, operation: str, content: bytes) -> Steps[Verdict]:
@@ -100,6 +102,7 @@ class _Look:
         desk = self._desk
         content = contents.show(read, truncate=self._truncate, markers=desk.settings.markers)
         self._count(read.messages)
+        self._remember(read.messages)
         return Answer(answer.status, answer.fields, content)
 
     def _error(self, answer: Answer) -> Answer:
@@ -139,6 +142,15 @@ class _Look:
             beside |= graph.upstream(node)
         others = [resource(desk, each) for each in sorted(beside)]
         return policy.view_over(desk.viewer.reader, resource(desk, node), others, every)
+
+    def _remember(self, messages: list[Message]) -> None:
+        """What bears no mask text is known by this when it is written back."""
+        shared = self._desk.settings.shared
+        if not isinstance(shared, Renditions):
+            return
+        for shown in {each for message in messages for each in message.shown if MASK_DOT not in each}:
+            for name in (ANYWHERE, self._name.encode("utf-8", "surrogatepass")):
+                shared.remember(name, shown)
 
     def _count(self, messages: list[Message]) -> None:
         cuts = list(_cuts(messages))

@@ -57,14 +57,13 @@ class RabbitManagement:
         return error("bad_gateway" if status >= 500 else "bad_request", reason)
 
     def judge(self, call: Call, desk: Desk) -> Steps[Verdict]:
-        if call.one(b"authorization") is not None:
-            call = replace(call, target=_without_login(call.target))
+        came, call = call, _without_login(call)
         found, named = row(call.method, call.target.segments)
         operation = f"{call.method} {found.path}"
         if found.act is not Act.DEFINITIONS and (call.one(b"content-type") or b"").lower().startswith(b"multipart/"):
             return bad_request("a body in parts is not carried through here", operation, 415)
         verdict = yield from self._verdict(found.act, call, desk, operation, named)
-        if isinstance(verdict, Forward) and verdict.target is None:
+        if isinstance(verdict, Forward) and verdict.target is None and call is not came:
             return replace(verdict, target=call.target)
         return verdict
 
@@ -175,11 +174,14 @@ class RabbitManagement:
         return (yield from scene.shovel(named["vhost"], told.member("value")))
 
 
-def _without_login(target: Target) -> Target:
-    """The same without the login that the console puts into an address where it cannot put one into the head: there is one
-    in the head, and it is that one's reader who asks."""
+def _without_login(call: Call) -> Call:
+    """The same without the login that the console puts into an address where it cannot put one into the head: if there is
+    one in the head, it is that one's reader who asks."""
+    target = call.target
     kept = tuple((name, value) for name, value in target.query if name not in LOGINS)
-    return target if kept == target.query else Target(target.segments, kept, target.slash)
+    if kept == target.query or call.one(b"authorization") is None:
+        return call
+    return replace(call, target=Target(target.segments, kept, target.slash))
 
 
 def _stored(desk: Desk, *segments: str) -> Steps[Answer | None]:

@@ -9,9 +9,11 @@ import base64
 import binascii
 from collections.abc import Iterator
 
+from proxy.core.renditions import ANYWHERE, Renditions
 from proxy.core.steps import Steps
 from rules import marks
-from rules.model import Hit, Kind, Refusal
+from rules.model import Hit, Kind, Refusal, Resource
+from rules.policy import ANYTHING
 from rules.view import View
 
 from ...api import Desk, Refuse
@@ -40,7 +42,8 @@ def judge(scene: Scene, vhost: str, name: str, told: Value) -> Steps[Refuse | No
         return refuse(Refusal(why.rule, f"header:{marks.MASKED}", why.reason), scene.operation)
     is_strict = desk.settings.writes == "strict"
     bears = BULLET.encode() in data or b"\\u2022" in data or any(BULLET in text for text in texts.values())
-    if not bears and not is_strict:
+    is_known = _has_shown(desk, None, data)
+    if not bears and not is_strict and not is_known:
         return None
     views = yield from _destinations(scene, vhost, DEFAULT if name == DEFAULT_IN_PATHS else name, told)
     for each in views:
@@ -52,9 +55,18 @@ def judge(scene: Scene, vhost: str, name: str, told: Value) -> Steps[Refuse | No
         hit = _mask_in(each, data, texts)
         if hit is not None:
             return refuse(Refusal(hit.rule, hit.field), scene.operation, each.resource)
+        if is_known and _has_shown(desk, each.resource, data):
+            return refuse(Refusal(why.rule, "value", why.reason), scene.operation, each.resource)
         if why.rule is None:
             return refuse(why, scene.operation)
     return None
+
+
+def _has_shown(desk: Desk, resource: Resource | None, data: bytes) -> bool:
+    """Whether these very bytes were shown in place of a masked payload."""
+    shared = desk.settings.shared
+    name = ANYWHERE if resource is None or resource.name == ANYTHING else resource.name
+    return isinstance(shared, Renditions) and shared.has_shown(name, data)
 
 
 def _destinations(scene: Scene, vhost: str, name: str, told: Value) -> Steps[list[View]]:
