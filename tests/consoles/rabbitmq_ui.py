@@ -81,7 +81,7 @@ class RabbitUi:
         before = len(self.answers("POST", "/get"))
         self.send("#/queues/get", {"count": str(count), "ackmode": "ack_requeue_true"})
         wait_until(lambda: self.evaluated() and len(self.answers("POST", "/get")) > before, "messages were asked for")
-        self.settled()
+        self.browser.wait_for("$('#msg-wrapper').is(':visible:not(:animated)')")
         return str(self.browser.evaluate("$('#msg-wrapper').text()"))
 
     def evaluated(self) -> bool:
