@@ -61,13 +61,6 @@ class Judge:
     def claim(self) -> Steps[None]:
         yield from ()
 
-    @property
-    def judged(self) -> Policy:
-        return self.policy
-
-    def views(self, resource: Resource, operation: str) -> Steps[tuple[View, ...]]:
-        return (yield from self.viewer.lift((self.viewer.view(resource),), self.viewer.begin(), operation))
-
     def call(self, method: str, path: str, told: Any = None) -> Verdict:
         content = b"" if told is None else told if isinstance(told, bytes) else json.dumps(told).encode()
         call = Call(method, targets.parse(path.encode()), list(JSON), content)

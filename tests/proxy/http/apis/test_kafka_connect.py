@@ -9,7 +9,7 @@ import pytest
 
 from proxy.protocols.http.api import Forward, Refuse
 from proxy.protocols.http.apis.kafka_connect import ROUTES, KafkaConnect
-from rules.model import AccessList, Extent, Grant, Rule, RuleBook, Whom
+from rules.model import AccessList, Extent, Grant, Kind, Rule, RuleBook, Whom
 from tests.canary import assert_no_canary
 from tests.proxy.kafka.desk import CANARY, CARDS, ORDERS
 
@@ -18,7 +18,19 @@ from .bench import Judge
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
-PLUGINS = [{"class": SINK, "type": "sink", "version": "4"}, {"class": SOURCE, "type": "source", "version": "4"}]
+CHECKPOINTS = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
+HEARTBEATS = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
+REPLICATOR = "io.confluent.connect.replicator.ReplicatorSourceConnector"
+TABLES = "com.example.TablesSourceConnector"
+PLUGINS = [
+    {"class": SINK, "type": "sink", "version": "4"},
+    *(
+        {"class": name, "type": "source", "version": "4"}
+        for name in (SOURCE, MIRROR, CHECKPOINTS, HEARTBEATS, REPLICATOR, TABLES)
+    ),
+    {"class": "com.one.TwinConnector", "type": "sink"},
+    {"class": "com.two.TwinConnector", "type": "source"},
+]
 ALICE = Grant(True, "messages.read.unmasked", Whom.USER, "alice", Extent(installation=True))
 
 
@@ -37,32 +49,70 @@ def config(**keys: Any) -> dict[str, Any]:
 COPIES = {
     "a masked topic": config(topics="orders"),
     "a masked topic among others": config(topics="public, orders ,more"),
+    "a masked topic behind what Java trims": config(topics="\x01orders"),
+    "a masked topic before what Java trims": config(topics="public,orders\x00\t"),
+    "a masked topic between lines": config(topics="public\n,\x0borders"),
     "a masked topic by another key": config(topics="public", kafka__topic="orders"),
+    "a masked topic in a list of another form": config(topics="public", topic__map='["a:orders"]'),
+    "a masked topic behind more than is looked through": config(topics="public," * 10_000 + "orders"),
+    "a masked topic behind more than is looked up": config(topics=",".join(f"t{each}" for each in range(2000)) + ",orders"),
+    "a masked topic for what failed": config(topics="public", errors__deadletterqueue__topic__name="orders"),
+    "a masked topic by the alias of a sink": config(topics="orders") | {"connector.class": "FileStreamSink"},
     "a pattern": config(topics__regex="pub.*"),
     "a pattern beside a plain topic": config(topics="public", topics__regex="pub.*"),
+    "a pattern as if it were a name": config(topics="pub*"),
     "a placeholder": config(topics="${file:/x:topic}"),
+    "a placeholder among plain topics": config(topics="public,${file:/x:topic}"),
+    "a placeholder for what failed": config(topics="public", errors__deadletterqueue__topic__name="${env:TOPIC}"),
+    "a placeholder in a transform": config(topics="public", transforms__a__replacement="${env:TOPIC}"),
+    "a placeholder in what its consumer goes by": config(topics="public", consumer__override__client__id="${env:X}"),
+    "a placeholder in a source": {"connector.class": TABLES, "query": "${env:X}"},
     "a class by placeholder": config(topics="public") | {"connector.class": "${env:CLASS}"},
     "no topic at all": config(),
     "no class": {"topics": "public"} | {"connector.class": ""},
+    "a class in another case": config(topics="public") | {"connector.class": SINK.lower()},
+    "a class with a blank": config(topics="public") | {"connector.class": f" {SINK}"},
+    "a name that two classes have": config(topics="public") | {"connector.class": "Twin"},
     "an unknown class": {"connector.class": "com.example.Strange"},
+    "an unknown class with plain topics": {"connector.class": "com.example.Strange", "topics": "public"},
+    "a source with topics": {"connector.class": TABLES, "topics": "public"},
+    "a source from another cluster": {"connector.class": TABLES, "kafka.bootstrap.servers": "b:9092", "topic": "public"},
+    "a source that keeps its offsets in a masked topic": {"connector.class": SOURCE, "offsets.storage.topic": "orders"},
     "a mirror": {"connector.class": MIRROR, "topics": "public"},
+    "a mirror without topics": {"connector.class": MIRROR},
     "a mirror by its short name": {"connector.class": "MirrorSourceConnector", "topics": "public"},
-    "a replicator's pattern": {
-        "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
-        "topic.regex": "p.*",
+    "a mirror by its shortest name": {"connector.class": "MirrorSource", "topics": "ord.*"},
+    "checkpoints that keep their offsets in a masked topic": {
+        "connector.class": CHECKPOINTS,
+        "offsets.storage.topic": "orders",
     },
-    "a replicator's masked topic": {
-        "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
-        "topic.whitelist": "orders",
-    },
+    "a replicator's pattern": {"connector.class": REPLICATOR, "topic.regex": "p.*"},
+    "a replicator's masked topic": {"connector.class": REPLICATOR, "topic.whitelist": "orders"},
+    "a white list that is no replicator's": {"connector.class": TABLES, "topic.whitelist": "orders"},
     "another cluster": config(topics="public", consumer__override__bootstrap__servers="elsewhere:9092"),
 }
 FINE = {
     "a topic that no rule covers": config(topics="public,more"),
+    "topics that no rule covers, with blanks": config(topics=" public , more "),
+    "a sink by its short name": config(topics="public") | {"connector.class": "FileStreamSink"},
+    "a sink with a password from elsewhere": config(topics="public", db__password="${file:/x:p}", file="${env:FILE}"),
+    "a sink that notes what failed": config(topics="public", errors__deadletterqueue__topic__name="failed"),
     "a source of a file": {"connector.class": SOURCE, "topic": "public", "file": "/tmp/x"},
     "a source by its short name": {"connector.class": "FileStreamSource", "topic": "public"},
-    "heartbeats": {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"},
-    "checkpoints": {"connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector", "groups": ".*"},
+    "a source with a login from elsewhere": {"connector.class": TABLES, "db.user": "${env:U}", "db.password": "${env:P}"},
+    "a source that has topics made": {"connector.class": TABLES, "topic.creation.default.include": ".*"},
+    "a replicator's plain topics": {
+        "connector.class": REPLICATOR,
+        "topic.whitelist": "public, more",
+        "src.kafka.bootstrap.servers": "b",
+    },
+    "heartbeats": {"connector.class": HEARTBEATS},
+    "checkpoints": {
+        "connector.class": CHECKPOINTS,
+        "groups": ".*",
+        "topics": ".*",
+        "source.cluster.bootstrap.servers": "b:9092",
+    },
 }
 FORMS = ("create", "create stopped", "configure", "validate", "patch", "resume", "restart", "restart task", "rewind", "reset")
 
@@ -222,12 +272,194 @@ def test_a_mask_does_not_become_a_secret() -> None:
     assert isinstance(verdict, Refuse)
 
 
-def test_offsets_are_told_of_sinks_alone() -> None:
+def test_offsets_of_sinks_are_told_and_those_of_sources_are_hidden() -> None:
+    told = judge(CARDS)
+    canary = CANARY.decode()
+    sinks = {"offsets": [{"partition": {"kafka_topic": "public", "kafka_partition": 0}, "offset": {"kafka_offset": 5}}]}
+    sources = {"offsets": [{"partition": {"file": canary}, "offset": {"position": 7, "at": canary}}]}
+    verdict = told.call("GET", "/connectors/c/offsets")
+
+    assert json.loads(told.shows(verdict, sinks).content) == sinks
+    assert json.loads(told.shows(verdict, sources).content) == {
+        "offsets": [{"partition": {"file": "••••"}, "offset": {"position": 0, "at": "••••"}}]
+    }
+    odd = {"offsets": [{"partition": {"kafka_topic": "public", "kafka_partition": canary}, "offset": {"kafka_offset": canary}}]}
+    assert_no_canary(told.shows(verdict, odd).content, canary)
+
+
+def test_a_restart_answers_without_its_traces() -> None:
     told = judge(CARDS)
     told.knows["/connectors/c/config"] = (200, config(topics="public"))
-    assert isinstance(told.call("GET", "/connectors/c/offsets"), Forward)
-    told.knows["/connectors/c/config"] = (200, {"connector.class": SOURCE})
-    assert isinstance(told.call("GET", "/connectors/c/offsets"), Refuse)
+    canary = CANARY.decode()
+    shown = told.shows(told.call("POST", "/connectors/c/restart"), {"tasks": [{"id": 0, "trace": canary}]}, status=202)
+
+    assert_no_canary(shown.content, canary)
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        ("org.apache.kafka.connect.errors.DataException: C\n\tat x", "org.apache.kafka.connect.errors.DataException: ••••"),
+        ("java.lang.NullPointerException", "java.lang.NullPointerException: ••••"),
+        ("com.example.OddException: C", "••••"),
+        ("C\norg.apache.kafka.common.KafkaException: x", "••••"),
+        ("org.apache.kafka.C", "••••"),
+        ("", ""),
+    ],
+)
+def test_of_a_trace_stays_the_class_of_what_was_thrown(trace: str, expected: str) -> None:
+    told = judge(CARDS)
+    shown = told.shows(told.call("GET", "/connectors/c/status"), {"trace": trace})
+
+    assert json.loads(shown.content) == {"trace": expected}
+
+
+def test_where_a_worker_listens_is_told_to_nobody_whom_rules_are_for_and_is_not_recorded() -> None:
+    told = judge(CARDS, who="alice")
+    shown = told.shows(told.call("GET", "/connectors/c/status"), {"connector": {"worker_id": "10.0.0.9:8083"}})
+
+    assert b"10.0.0.9" not in shown.content
+    assert told.recorded == []
+
+
+def test_whoever_may_read_unmasked_sees_traces_once_that_is_recorded() -> None:
+    canary = CANARY.decode()
+    told = judge(CARDS, who="alice")
+    shown = told.shows(told.call("GET", "/connectors/c/status"), {"trace": canary})
+    assert json.loads(shown.content) == {"trace": canary}
+    assert shown.marks == [(b"veil-unmasked", b"Cards")]
+    assert [(entry.who, entry.resource and entry.resource.name) for entry in told.recorded] == [("alice", b"*")]
+
+    told = judge(CARDS, who="alice")
+    told.journal_works = False
+    assert_no_canary(told.shows(told.call("GET", "/connectors/c/status"), {"trace": canary}).content, canary)
+
+
+def test_a_rule_that_comes_before_the_answer_counts() -> None:
+    told = judge()
+    canary = CANARY.decode()
+    verdicts = [told.call("GET", "/connectors/c/status"), told.call("GET", "/extension")]
+    told.policy = judge(CARDS).policy
+    told.viewer.look()
+
+    for verdict in verdicts:
+        assert_no_canary(
+            told.shows(verdict, {"trace": canary, "x": canary} if verdict is verdicts[1] else {"trace": canary}).content, canary
+        )
+
+
+def test_a_rule_that_goes_before_the_answer_counts_still() -> None:
+    told = judge(CARDS)
+    canary = CANARY.decode()
+    verdict = told.call("GET", "/connectors/c/status")
+    told.policy = judge().policy
+    told.viewer.look()
+
+    assert_no_canary(told.shows(verdict, {"trace": canary}).content, canary)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("connection.url", "jdbc:x://u:C@host/d"),
+        ("connection.url", "jdbc:x://host/d?user=u&password=C"),
+        ("aws.secret.access.key", "C"),
+        ("azure.sas", "C"),
+    ],
+)
+def test_a_secret_is_hidden_by_its_name_or_its_form(key: str, value: str) -> None:
+    told = judge(CARDS)
+    canary = CANARY.decode()
+    shown = told.shows(told.call("GET", "/connectors/c/config"), {key: value.replace("C", canary)})
+
+    assert json.loads(shown.content) == {key: "••••"}
+
+
+def test_the_place_of_a_secret_is_no_secret() -> None:
+    told = judge(CARDS)
+    answer = {"db.password": "${file:/etc/x:password}", "tasks.max": "1"}
+
+    assert json.loads(told.shows(told.call("GET", "/connectors/c/config"), answer).content) == answer
+
+
+def test_what_validation_looks_up_is_hidden_with_its_errors() -> None:
+    told = judge(CARDS)
+    canary = CANARY.decode()
+    verdict = told.call("PUT", "/connector-plugins/x/config/validate", config(topics="public", file="${file:/x:y}"))
+    answer = {"configs": [{"value": {"name": "file", "value": canary, "errors": [f"Invalid value {canary}"]}}]}
+
+    assert_no_canary(told.shows(verdict, answer).content, canary)
+    assert_no_canary(told.shows(verdict, {"error_code": 400, "message": canary}, status=400).content, canary)
+
+
+def test_what_is_wrong_with_a_config_of_the_readers_own_is_told() -> None:
+    told = judge(CARDS)
+    wrong = {"error_code": 400, "message": "Connector configuration is invalid"}
+    verdict = told.call("PUT", "/connectors/c/config", config(topics="public"))
+    assert json.loads(told.shows(verdict, wrong, status=400).content) == wrong
+
+    told.knows["/connectors/c/config"] = (200, config(topics="public"))
+    patch = told.call("PATCH", "/connectors/c/config", {"tasks.max": "2"})
+    assert json.loads(told.shows(patch, wrong, status=400).content)["message"] == "veil: the text of this error is hidden"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error_code": 404, "message": "Connector c not found"},
+        {"error_code": 409, "message": "Connector c already exists"},
+        {"status": "starting", "message": "Worker is still starting up."},
+    ],
+)
+def test_an_error_that_quotes_nothing_is_told(answer: dict[str, Any]) -> None:
+    told = judge(CARDS)
+    shown = told.shows(told.call("GET", "/connectors/c/status"), answer, status=404)
+
+    assert json.loads(shown.content) == answer
+
+
+@pytest.mark.parametrize("content", [b"<html>C</html>", b'{"servlet":"x","message":"C"}', b'{"error_code":500}', b'"C"', b"{"])
+def test_an_error_of_another_form_is_replaced(content: bytes) -> None:
+    told = judge(CARDS)
+    shown = told.shows(told.call("GET", "/connectors/c/status"), content.replace(b"C", CANARY), status=500)
+
+    assert json.loads(shown.content) == {"error_code": 500, "message": "veil: the text of this error is hidden"}
+    assert shown.fields == [(b"content-type", b"application/json")]
+
+
+@pytest.mark.parametrize(
+    ("path", "is_listed"),
+    [("/connectors", True), ("/connectors/", True), ("/connectors/c/tasks", True), ("/extension", False)],
+)
+def test_the_methods_of_a_place_are_told_if_it_is_listed(path: str, is_listed: bool) -> None:
+    assert isinstance(judge(CARDS).call("OPTIONS", path), Forward if is_listed else Refuse)
+
+
+def test_a_head_is_judged_as_its_get() -> None:
+    assert isinstance(judge(CARDS).call("HEAD", "/connectors/c/status"), Forward)
+    assert isinstance(judge(CARDS).call("HEAD", "/extension"), Refuse)
+
+
+@pytest.mark.parametrize("path", ["/connectors/?forward=false", "/connectors?forward=true"])
+def test_neither_a_last_slash_nor_a_query_makes_another_place(path: str) -> None:
+    assert isinstance(judge(CARDS).call("POST", path, {"name": "c", "config": config(topics="orders")}), Refuse)
+
+
+def test_a_permission_on_one_topic_lets_it_be_copied_and_no_pattern() -> None:
+    erin = Grant(True, "messages.read.unmasked", Whom.USER, "erin", Extent(resources=((Kind.TOPIC, ("orders.eu",)),)))
+
+    def asked(**keys: str) -> tuple[Any, list[bytes]]:
+        told = Judge(KafkaConnect(), ORDERS, RuleBook("1", (CARDS,), AccessList(grants=(erin,))), who="erin")
+        told.knows["/connector-plugins"] = (200, PLUGINS)
+        verdict = told.call("PUT", "/connectors/c/config", config(**keys))
+        return verdict, [entry.resource.name for entry in told.recorded if entry.resource is not None]
+
+    verdict, recorded = asked(topics="orders.eu,public")
+    assert isinstance(verdict, Forward)
+    assert recorded == [b"orders.eu"]
+    for keys in ({"topics": "orders.eu,orders.us"}, {"topics.regex": "orders[.]eu"}):
+        verdict, _ = asked(**{key.replace(".", "__"): value for key, value in keys.items()})
+        assert isinstance(verdict, Refuse)
 
 
 @pytest.mark.parametrize(
