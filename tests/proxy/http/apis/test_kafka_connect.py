@@ -458,8 +458,9 @@ def test_a_permission_on_one_topic_lets_it_be_copied_and_no_pattern() -> None:
     assert isinstance(verdict, Forward)
     assert recorded == [b"orders.eu"]
     for keys in ({"topics": "orders.eu,orders.us"}, {"topics.regex": "orders[.]eu"}):
-        verdict, _ = asked(**{key.replace(".", "__"): value for key, value in keys.items()})
+        verdict, recorded = asked(**{key.replace(".", "__"): value for key, value in keys.items()})
         assert isinstance(verdict, Refuse)
+        assert recorded == []
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,10 @@ def _read(desk: Desk, config: Mapping[str, str | None], operation: str) -> Steps
         if refused is None or not covered:
             return refused
         views = tuple(covered)  # the better reason
-    else:
+    elif all(view.may_lift for view in covered):
         views = yield from desk.viewer.lift(covered, read, operation)
+    else:  # nothing is read: nothing is to be recorded
+        views = tuple(view for view in covered if not view.may_lift)
     return next((_refuse(view.refusal, operation, view.resource) for view in views if view.refusal is not None), None)
 
 
