@@ -46,13 +46,22 @@ class Answers:
             if sent.ours:
                 fetching.learn(state, frame)
             else:
-                if sent.key not in BEFORE_LOGIN:
-                    state.logged_in = True
+                self._look_at_login(sent.key)
                 state.say((yield from self._answer(sent, frame)))
             state.pending.pop()
             state.release()
             if state.is_long:
                 yield from state.flush()
+
+    def _look_at_login(self, key: int) -> None:
+        """Whoever is answered anything but the way to a login has one, or needs none. Where nobody needs one, a connection
+        on which nothing was asked yet is no stranger's: clients keep such ones for later."""
+        state = self._state
+        if key not in BEFORE_LOGIN:
+            state.cluster.is_open |= not state.was_named
+            state.logged_in = True
+        elif key == API_VERSIONS and state.cluster.is_open:
+            state.logged_in = True
 
     def _answer(self, sent: Sent, frame: bytes) -> Steps[Shown]:
         found = row(sent.key)
