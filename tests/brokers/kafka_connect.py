@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,17 @@ _BASIC = "org.apache.kafka.connect.rest.basic.auth.extension"
 
 
 class ConnectServer:
-    """One worker. What tests left in it stays until `reset`."""
+    """One worker. What tests left in it stays until `reset`. `settings` go over those of the tests."""
 
-    def __init__(self, folder: Path, kafka: KafkaServer, *, logins: bool = True) -> None:
+    def __init__(
+        self, folder: Path, kafka: KafkaServer, *, logins: bool = True, settings: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.host = HOST
         self.port = own_port()
         self.logins = logins
         self.kafka = kafka
+        self._settings = dict(settings or {})
         self._process: Process | None = None
         self._group = f"connect-{secrets.token_hex(4)}"
 
@@ -76,6 +79,7 @@ class ConnectServer:
         for name in ("config", "offset", "status"):
             told |= {f"{name}.storage.topic": f"{self._group}-{name}", f"{name}.storage.replication.factor": "1"}
         told |= {"offset.storage.partitions": "1", "status.storage.partitions": "1"}
+        told |= self._settings
         flags, beside = [], []
         if self.logins:
             told["rest.extension.classes"] = f"{_BASIC}.BasicAuthSecurityRestExtension"

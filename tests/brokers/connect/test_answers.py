@@ -132,7 +132,10 @@ def test_what_is_wrong_with_a_config_is_told_as_the_worker_tells_it(
             ("GET", "/connectors/none", None),
             ("GET", "/connectors/none/status", None),
             ("GET", "/connector-plugins", None),
-            ("GET", "/connector-plugins/FileStreamSink/config", None),
+            *(
+                ("GET", f"/connector-plugins/{name}/config", None)
+                for name in ("FileStreamSink", "MirrorSource", "MirrorCheckpoint")
+            ),
             ("GET", "/", None),
             ("GET", "/health", None),
             ("GET", "/admin/loggers", None),

@@ -6,6 +6,7 @@ import secrets
 from pathlib import Path
 
 from tests.brokers.kafka_connect import ConnectServer
+from tests.brokers.kafka_server import SASL, KafkaServer
 from tests.brokers.processes import wait_until
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
@@ -187,3 +188,23 @@ def test_a_rule_that_comes_while_a_connector_is_stopped_counts(
         assert SINK in bob.ask("GET", "/connectors/copy").json()["config"]["connector.class"]
         assert not out.exists()
         whole_trail(one, canary, bob)
+
+
+def test_a_worker_whose_brokers_are_veil_copies_what_a_reader_without_permission_sees(
+    kafka_server: KafkaServer, veil: VeilFactory, canary: Canary, tmp_path: Path
+) -> None:
+    brokers = veil(RULES, ACCESS, upstream=kafka_server.at(SASL), platform="kafka")
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="bob" password="bob-password";'
+    of_bob = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
+    settings = {f"{whose}{key}": value for whose in ("", "consumer.", "producer.", "admin.") for key, value in of_bob.items()}
+    worker = ConnectServer(tmp_path, kafka_server, settings=settings | {"bootstrap.servers": brokers.address})
+    secret = canary.text()
+    cards = new_topic(worker, "cards", card(secret))
+    try:
+        worker.start()
+        worker.create("copy", **sink(tmp_path / "copy.txt", cards))
+        wait_until(lambda: holds(tmp_path / "copy.txt", "card"), "it is copied", 60)
+    finally:
+        worker.stop()
+    assert (tmp_path / "copy.txt").read_text() == '{"card": "••••"}\n'
+    canary.assert_nowhere(brokers)

@@ -10,6 +10,7 @@ import pytest
 from proxy.protocols.http.api import Forward, Refuse
 from proxy.protocols.http.apis.kafka_connect import ROUTES, KafkaConnect
 from rules.model import AccessList, Extent, Grant, Kind, Rule, RuleBook, Whom
+from rules.policy import Policy
 from tests.canary import assert_no_canary
 from tests.proxy.kafka.desk import CANARY, CARDS, ORDERS
 
@@ -477,6 +478,17 @@ def test_what_workers_say_to_each_other_is_refused_without_rules_as_well(method:
 def test_what_is_not_listed_is_refused_while_any_rule_masks(method: str, path: str) -> None:
     assert isinstance(judge(CARDS).call(method, path, {}), Refuse)
     assert isinstance(judge().call(method, path, {}), Forward)
+
+
+def test_before_the_rules_are_read_nothing_is_made_and_no_trace_shown() -> None:
+    told = judge()
+    told.policy = Policy.closed()
+    told.viewer.look()
+    for wanted in (config(topics="public"), config(topics__regex=".*")):
+        verdict = told.call("PUT", "/connectors/c/config", wanted)
+        assert isinstance(verdict, Refuse)
+        assert b"could not be read" in verdict.content
+    assert b"C4n" not in told.shows(told.call("GET", "/connectors/c/status"), {"trace": "C4n"}).content
 
 
 def test_the_table_names_each_act() -> None:
