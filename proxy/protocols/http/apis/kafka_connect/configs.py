@@ -33,6 +33,7 @@ _CLASSES = re.compile(
 _PATTERN = re.compile(r"topic.*(?:regex|pattern|exclude|include|blacklist|filter)", re.IGNORECASE)
 _CREATION = re.compile(r"topic\.creation\.")
 _OVERRIDE = re.compile(r"(?:consumer|producer|admin)\.override\.bootstrap\.servers|(?:.*\.)?source\.cluster\..*")
+_BROKERS = re.compile(r"bootstrap[._-]?servers|(?:^|[._-])brokers?$", re.IGNORECASE)
 _HISTORY = re.compile(r"(?:schema|database)\.history\..*")
 PLACEHOLDER = "${"
 SECRET = re.compile(
@@ -135,7 +136,12 @@ def _reads_plainly(config: Mapping[str, str], made: Plugin) -> bool:
     # A source reads no topic, but for what copies from cluster to cluster: that takes patterns, under names of its own.
     if made.kind != SOURCE or "topics" in config or "Mirror" in made.name:
         return False
-    return not any("bootstrap.servers" in key and not _HISTORY.fullmatch(key) for key in config)
+    for key, value in config.items():
+        if _BROKERS.search(key) and not _HISTORY.fullmatch(key):
+            return False
+        if "topic" in key.lower() and not _CREATION.match(key) and value and _NAMES.fullmatch(value.strip(" ")) is None:
+            return False
+    return True
 
 
 def _may_be_elsewhere(key: str, made: Plugin | None) -> bool:
