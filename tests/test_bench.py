@@ -8,14 +8,16 @@ import sys
 
 import pytest
 
-from bench.parts import documents
+from bench.parts import documents, fetches
 from rules import scan
 from tests.brokers.veil import TREE, environment
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+def run(*arguments: str, program: str = "engine") -> subprocess.CompletedProcess[bytes]:
     pytest.importorskip("orjson", reason="needs orjson: pip install 'veil[bench]'")
-    return subprocess.run([sys.executable, "-m", "bench.engine", *arguments], capture_output=True, env=environment(), cwd=TREE)
+    return subprocess.run(
+        [sys.executable, "-m", f"bench.{program}", *arguments], capture_output=True, env=environment(), cwd=TREE
+    )
 
 
 @pytest.mark.slow
@@ -39,6 +41,34 @@ def test_the_engine_prints_a_table_for_people() -> None:
     assert (done.returncode, done.stderr.decode()) == (0, "")
     assert f"scanner: {scan.ENGINE}" in done.stdout.decode()
     assert "parse, walk, write (orjson): ten paths" in done.stdout.decode()
+
+
+@pytest.mark.slow
+def test_kafka_tells_of_every_row_that_has_a_target_as_json() -> None:
+    pytest.importorskip("confluent_kafka", reason="needs confluent-kafka: pip install 'veil[bench]'")
+    done = run("--json", "--quick", program="kafka")
+
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    rows = json.loads(done.stdout)
+    assert {row["name"] for row in rows} == (
+        {f"masked, {codec}, {how} marks" for codec in fetches.CODECS for how in ("with", "without")}
+        if scan.ENGINE == "compiled"
+        else set()
+    )
+    assert all(row["ratio"] > 0 and row["target"] > 0 for row in rows)
+
+
+@pytest.mark.parametrize("codec", range(len(fetches.CODECS)))
+def test_what_is_measured_is_masked_and_what_no_rule_covers_is_not(codec: int) -> None:
+    section = fetches.section(codec, records=20, batches=3)
+    masked, plain, bare = (
+        fetches.Fetched(topic, section, markers=markers)
+        for topic, markers in ((fetches.COVERED, True), (fetches.UNCOVERED, True), (fetches.COVERED, False))
+    )
+
+    assert masked.records_masked == bare.records_masked == 20
+    assert plain.records_masked == 0
+    assert masked.sent_bytes > bare.sent_bytes
 
 
 def test_what_is_measured_as_not_compiled_calls_nothing_compiled() -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import crc32c
+import orjson
 
 from bench.parts import documents
 from proxy.core.session import SessionSettings
@@ -21,7 +22,6 @@ from proxy.protocols.kafka.records.varint import write_length
 from proxy.protocols.kafka.session import KafkaSession
 from rules.model import Connection, Platform
 from rules.policy import Policy
-from rules.scan import ENGINE
 
 CODECS = "none", "gzip", "snappy", "lz4", "zstd"
 RECORDS, BATCHES, RECORD_BYTES = 500, 32, 1024
@@ -29,6 +29,7 @@ COVERED, UNCOVERED = b"orders", b"carts"
 FETCH, VERSION = 1, 12  # the last version that names topics by name
 CONNECTION = Connection("bench", Platform.KAFKA)
 READS = 64 * 1024, 64 * 1024, 1024 * 1024  # the relay reads so much at a time, the last size again and again
+_VALUES = [documents.compact(RECORD_BYTES, each) for each in range(RECORDS)]
 POLICY = Policy(documents.book(documents.MIXED, "orders*", Platform.KAFKA))
 
 
@@ -65,6 +66,7 @@ class Fetched:
         self._asked = _request(topic)
         self._answer = _answer(topic, records)
         self.sent_bytes = self._take(self._answer)[1]
+        self.records_masked = max(viewer.tally.masked.values(), default=0)
 
     def take(self) -> float:
         """The CPU seconds that one answer took."""
@@ -76,6 +78,14 @@ class Fetched:
         began = time.process_time()
         sent = sum(_carry(self._session.from_server(each)) for each in chunks)
         return time.process_time() - began, sent
+
+
+def round_trip() -> float:
+    """The CPU seconds that it takes to parse and write the values of one answer."""
+    began = time.process_time()
+    for each in _VALUES:
+        orjson.dumps(orjson.loads(each))
+    return time.process_time() - began
 
 
 def _carry(steps: Steps[None]) -> int:
@@ -105,6 +115,3 @@ def _answer(topic: bytes, records: bytes) -> bytes:
     body: list[Chunk] = []
     codec.write(codec.blank() | {"responses": [{"topic": topic, "partitions": [partition]}]}, body)
     return wire.response_frame(1, FETCH, VERSION, body)
-
-
-__all__ = ["BATCHES", "CODECS", "COVERED", "ENGINE", "RECORDS", "RECORD_BYTES", "UNCOVERED", "Fetched", "section"]

@@ -23,7 +23,7 @@ from tests.brokers.processes import free_ports, wait_until
 from tests.brokers.veil import Veil
 
 RECORDS, RECORD_BYTES, DIFFERENT = 100_000, 1024, 500
-PARTITIONS = 4
+PARTITIONS, MANY = 4, 64  # a covered partition is asked for in 1 MiB, so that many make an answer of 50
 ROUNDS = 5
 DIRECT, NOT_COVERED, MASKED, OTHER = "direct", "Veil, not covered", "Veil, masked", "Kroxylicious, no filter"
 PLAIN_TOPIC, COVERED_TOPIC = "carts", "orders"
@@ -153,24 +153,43 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _fill(server: KafkaServer, topic: str, codec: str) -> None:
+def peak() -> tuple[int, int]:
+    """Resident bytes of Veil before and at most while one reader is given masked answers of up to 50 MiB."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(_broker(folder))
+        _fill(server, COVERED_TOPIC, "none", MANY)
+        veil = stack.enter_context(_veil(folder, server))
+        _read(veil.address, COVERED_TOPIC, records=1000)
+        before = _resident(veil.pid, "VmRSS")
+        Path(f"/proc/{veil.pid}/clear_refs").write_text("5")  # the highest so far is forgotten
+        _read(veil.address, COVERED_TOPIC, MANY)
+        return before, _resident(veil.pid, "VmHWM")
+
+
+def _resident(pid: int, which: str) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{which}:"))
+
+
+def _fill(server: KafkaServer, topic: str, codec: str, partitions: int = PARTITIONS) -> None:
     from confluent_kafka import Producer
 
     from tests.brokers.kafka_clients import create_topics
 
-    create_topics(server.address, topic, partitions=PARTITIONS)
+    create_topics(server.address, topic, partitions=partitions)
     told = {"bootstrap.servers": server.address, "broker.address.family": "v4", "compression.type": codec, "linger.ms": 20}
     producer = Producer({**told, "queue.buffering.max.messages": RECORDS, "batch.num.messages": 16})
     orders = [documents.compact(RECORD_BYTES, each) for each in range(DIFFERENT)]
     for number in range(RECORDS):
-        producer.produce(topic, orders[number % DIFFERENT], b"order-%d" % number, number % PARTITIONS)
+        producer.produce(topic, orders[number % DIFFERENT], b"order-%d" % number, number % partitions)
         if not number % AT_ONCE:
             producer.poll(0)
     left = producer.flush(TIMEOUT_S)
     assert not left
 
 
-def _read(address: str, topic: str) -> float:
+def _read(address: str, topic: str, partitions: int = PARTITIONS, records: int = RECORDS) -> float:
     """Seconds from the first record to the last."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -182,9 +201,9 @@ def _read(address: str, topic: str) -> float:
     }
     consumer = Consumer(told)
     try:
-        consumer.assign([TopicPartition(topic, each, 0) for each in range(PARTITIONS)])
+        consumer.assign([TopicPartition(topic, each, 0) for each in range(partitions)])
         count, began = 0, 0.0
-        while count < RECORDS:
+        while count < records:
             got = consumer.consume(AT_ONCE if count else 1, TIMEOUT_S if not count else 0.05)
             for each in got[:1]:
                 if (error := each.error()) is not None:
@@ -192,8 +211,8 @@ def _read(address: str, topic: str) -> float:
             if got and not count:
                 began = time.perf_counter()
             count += len(got)
-            if count < RECORDS and began and time.perf_counter() > began + TIMEOUT_S:
-                raise TimeoutError(f"{count} of {RECORDS} records came")
+            if count < records and began and time.perf_counter() > began + TIMEOUT_S:
+                raise TimeoutError(f"{count} of {records} records came")
         return time.perf_counter() - began
     finally:
         consumer.close()

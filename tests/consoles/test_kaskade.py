@@ -55,7 +55,7 @@ def kaskade(tmp_path: Path) -> Iterator[Open]:
         one.close()
 
 
-def _read(console: Kaskade) -> None:
+def _read(console: Kaskade, header: str) -> None:
     """Opens the first record as a person does, and looks at its value and its headers."""
     console.screen.wait_for("the-key")
     console.screen.press(ENTER)
@@ -63,7 +63,7 @@ def _read(console: Kaskade) -> None:
     console.screen.press(RIGHT)
     console.screen.wait_for(NAME)
     console.screen.press(RIGHT)
-    console.screen.wait_for("origin")
+    console.screen.wait_for(header)
 
 
 def _reading(topic: str) -> list[str]:
@@ -73,7 +73,7 @@ def _reading(topic: str) -> list[str]:
 def test_directly_the_console_shows_the_value(kafka_server: KafkaServer, kaskade: Open, topic: str, canary: Canary) -> None:
     console = kaskade("consumer", kafka_server.at(SASL), *_reading(topic))
 
-    _read(console)
+    _read(console, "origin")
 
     with pytest.raises(CanaryFound):
         canary.assert_not_in(console.screen.text)
@@ -84,11 +84,10 @@ def test_through_veil_the_console_shows_the_mask(
 ) -> None:
     console = kaskade("consumer", masked.address, *_reading(topic))
 
-    _read(console)
+    _read(console, "veil-masked")
     console.close()
 
     assert '"card": "••••"' in console.screen.text
-    assert "veil-masked" in console.screen.text
     for told in (bytes(console.screen.seen).decode(errors="replace"), console.screen.text, console.log()):
         canary.assert_not_in(told, "what the console drew or left")
         assert_no_address(told, kafka_server)

@@ -20,6 +20,8 @@ class Cluster:
         self._changing = threading.Lock()
         self._names: OrderedDict[bytes, bytes | None] = OrderedDict()
         self._shown: OrderedDict[int, None] = OrderedDict()
+        self.is_open = False
+        """It has answered somebody who had not logged in: whoever asks it nothing yet is not kept from it by a login."""
 
     def name(self, topic_id: bytes) -> bytes | None:
         """The topic's name; None where it is not known, or where the id was given to two."""

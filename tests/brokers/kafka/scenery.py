@@ -14,12 +14,12 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from aiokafka.record import MemoryRecords
+from aiokafka.record import MemoryRecords  # type: ignore[import-untyped]
 from kio.index import load_request_schema
 from kio.schema.errors import ErrorCode
 
 from rules.audit import broken_links
-from tests.brokers.kafka_clients import Record, create_topics
+from tests.brokers.kafka_clients import Headers, Record, create_topics
 from tests.brokers.kafka_server import USERS, KafkaServer
 from tests.brokers.kafka_wire_client import KafkaWireClient, decode
 from tests.brokers.veil import Veil
@@ -38,6 +38,8 @@ KINDS = {
     "record_key": "{kind: record_key, method: redact}",
     "whole_value": "{kind: whole_value, method: redact}",
 }
+Parts = tuple[bytes | None, bytes | None, Headers]
+"""Value, key and headers."""
 ALICE = "grants: [{allow: messages.read.unmasked, to: {user: alice}, on: installation}]\n"
 
 
@@ -59,7 +61,7 @@ def card(value: object, **more: object) -> bytes:
 def hidden_by(kind: str, secret: str) -> list[Record]:
     """Records of which a rule of this kind hides the secret, wherever it is, and nothing but it."""
     times = 1_700_000_000_123
-    shapes = {
+    shapes: dict[str, list[Parts]] = {
         "header": [(b"v", b"k", [("authorization", secret.encode()), ("other", b"1")])] * 2,
         "record_key": [(b"v", secret.encode(), []), (None, secret.encode(), [])],
         "whole_value": [(secret.encode(), b"k", []), (card(secret), None, []), (b"\xff" + secret.encode(), None, [])],
@@ -69,7 +71,7 @@ def hidden_by(kind: str, secret: str) -> list[Record]:
             (None, secret.encode(), []),
         ],
     }
-    inside = [
+    inside: list[Parts] = [
         (card(secret, n=1), b"k", [("h", b"1"), ("h", None)]),
         (json.dumps([{"card": secret}, {"card": {"deep": [secret]}}]).encode(), None, []),
         (f'{{"card":"{secret}","card":"{secret}", "n": 1E400}}'.encode(), None, []),
@@ -246,10 +248,10 @@ def read_all(client: Wire, version: int, topic: str, **more: Any) -> Iterator[An
         offset = max(found, default=end)
 
 
-def new_topic(server: KafkaServer, prefix: str, *, partitions: int = 1, **config: str) -> str:
+def new_topic(server: KafkaServer, prefix: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
     """A topic that no test had, and that keeps records of any age."""
     name = f"{prefix}-{secrets.token_hex(4)}"
-    create_topics(server.address, name, partitions=partitions, config={"retention.ms": "-1", **config})
+    create_topics(server.address, name, partitions=partitions, config={"retention.ms": "-1", **(config or {})})
     return name
 
 

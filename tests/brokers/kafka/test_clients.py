@@ -249,7 +249,8 @@ def test_the_clients_in_python_write_in_every_codec_and_read_masks(scene: Scene,
         password=USERS["bob"],
     )
 
-    told = script.run(IN_PYTHON).splitlines()
+    printed = script.run(IN_PYTHON)
+    told = [line for line in printed.splitlines() if line.startswith(client)]  # aiokafka warns of PLAIN without TLS
 
     assert told == [f"{client} b'key' {MASKED[0]} ['h', 'veil-masked']"] * len(CODECS)
     assert [each.value for each in consume(scene.server.address, topic, len(CODECS))] == [document.encode()] * len(CODECS)

@@ -69,10 +69,10 @@ def _by_confluent(address: str, topic: str, isolation: str, end: int) -> tuple[l
     while True:
         message = consumer.poll(10)
         assert message is not None, "neither a record nor the end came"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+        if (error := message.error()) is not None:
+            assert error.name() == "_PARTITION_EOF", error
             break
-        headers = [(name, value) for name, value in message.headers() or []]
+        headers = [(each[0], each[1]) for each in message.headers() or []]
         row = message.offset(), message.timestamp()[1], repr(message.key()), repr(message.value()), repr(headers)
         rows.append(row)  # type: ignore[arg-type]
         epochs.add(message.leader_epoch())

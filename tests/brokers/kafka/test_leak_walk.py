@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -11,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from tests.brokers.kafka_clients import CODECS, Record, consume, create_topics, login, produce
 from tests.brokers.kafka_programs import PythonScript
 from tests.brokers.kafka_server import SASL, USERS, KafkaServer
+from tests.brokers.processes import wait_until
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
@@ -20,6 +22,8 @@ from .scenery import (
     KINDS,
     WALK,
     Wire,
+    batches,
+    card,
     hidden_by,
     new_topic,
     opened,
@@ -168,3 +172,32 @@ def test_whoever_reads_uncommitted_is_shown_no_more_of_an_aborted_transaction(
             assert [each.first_offset for each in part.aborted_transactions] == [0]
             canary.assert_not_in(opened(part), "what was compressed")
         whole_trail(one, canary, bob)
+
+
+def test_what_compaction_leaves_of_a_batch_comes_through_and_hides_what_it_holds(
+    kafka_server: KafkaServer, veil: VeilFactory, canary: Canary
+) -> None:
+    secret = canary.text()
+    compacted = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.001"}
+    topic = new_topic(kafka_server, "walk-json_path", config=compacted)
+    backoff = {"name": "log.cleaner.backoff.ms", "config_operation": 0, "value": "200"}
+    with Wire(kafka_server.host, kafka_server.port) as direct:
+        direct.ask(44, 1, resources=[{"resource_type": 4, "resource_name": "", "configs": [backoff]}])
+
+        def is_compacted() -> bool:
+            # Each producer's last batch stays for its sequence number, without its records once another wrote the key.
+            produce(kafka_server.address, topic, [Record(card(secret), b"one key")], settings={"enable.idempotence": True})
+            return any(_is_empty(batch) for part in read_all(direct, 12, topic) for batch in batches(part.records))
+
+        wait_until(is_compacted, "compaction leaves a batch without records", 60)
+        one = veil(WALK, platform="kafka", upstream=kafka_server.at(SASL))
+        with reader(one) as bob:
+            for version in FETCH_VERSIONS:
+                shown = list(read_all(bob, version, topic))
+                assert any(_is_empty(batch) for part in shown for batch in batches(part.records))
+                canary.assert_not_in(b"".join(map(opened, shown)), "what was compressed")
+            whole_trail(one, canary, bob)
+
+
+def _is_empty(batch: Any) -> bool:
+    return not batch.is_control_batch and not list(batch)

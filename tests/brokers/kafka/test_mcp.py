@@ -14,8 +14,8 @@ from tests.brokers.kafka_server import SASL, KafkaServer
 from tests.brokers.veil import Veil, VeilFactory
 from tests.canary import Canary, CanaryFound
 
-from .mcp import KafkaMcp
 from .cards import RULES, assert_no_address
+from .mcp import KafkaMcp
 
 pytestmark = pytest.mark.slow
 

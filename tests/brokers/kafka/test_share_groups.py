@@ -21,6 +21,8 @@ from .scenery import KINDS, SHARE_FETCH, SHARE_HEARTBEAT, WALK, Wire, hidden_by,
 pytestmark = pytest.mark.slow
 
 ACCEPT = 1  # a kind of acknowledgement
+FIND_COORDINATOR = 10
+NOT_YET = ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress, ErrorCode.coordinator_not_available
 ALTER_CONFIGS, GROUP, SET = 44, 32, 0
 
 
@@ -43,6 +45,7 @@ class _Member:
         self._member = str(uuid.uuid4())
         self._member_epoch = 0
         self._epoch = 0
+        client.ask(FIND_COORDINATOR, 4, coordinator_keys=[group])  # so that there is one
         self.own_id = client.topic_id(topic)
 
     def beat(self) -> bool:
@@ -56,6 +59,8 @@ class _Member:
             member_epoch=self._member_epoch,
             subscribed_topic_names=names,
         )
+        if answer.error_code in NOT_YET:
+            return False
         assert answer.error_code == ErrorCode.none, answer
         self._member_epoch = answer.member_epoch
         return bool(answer.assignment and answer.assignment.topic_partitions)
@@ -79,7 +84,7 @@ class _Member:
         )
         assert answer.error_code == ErrorCode.none, answer
         self._epoch += 1
-        parts = [each for topic in answer.responses for each in topic.partitions]
+        parts = [each for topic in answer.responses for each in topic.partitions if each.error_code not in NOT_YET]
         assert all(each.error_code == ErrorCode.none for each in parts), parts
         return parts[0] if parts else None
 

@@ -217,6 +217,32 @@ def test_a_reader_counts_as_logged_in_with_the_first_answer_that_needs_a_login()
     assert desk.play.session.logged_in
 
 
+def test_a_connection_kept_for_later_is_no_strangers_where_nobody_logs_in() -> None:
+    first = Desk()
+    versions = schema.response(18, 3).blank()
+    first.ask(18, 3, schema.request(18, 3).blank())
+    first.answer(versions)
+    assert not first.play.session.logged_in
+    first.fetch(b"public", b"")
+
+    second = Desk(settings=SessionSettings(shared=first.cluster))
+    second.ask(18, 3, schema.request(18, 3).blank())
+    assert not second.play.session.logged_in
+    second.answer(versions)
+    assert second.play.session.logged_in
+
+
+def test_where_readers_log_in_a_connection_without_a_login_is_a_strangers() -> None:
+    first = Desk()
+    first.log_in(b"bob")
+    first.fetch(b"public", b"")
+
+    second = Desk(settings=SessionSettings(shared=first.cluster))
+    second.ask(18, 3, schema.request(18, 3).blank())
+    second.answer(schema.response(18, 3).blank())
+    assert not second.play.session.logged_in
+
+
 # The probe
 
 

@@ -8,7 +8,7 @@ from proxy.core.addresses import Endpoint, Node
 from proxy.core.errors import LimitExceeded, WireError
 from proxy.protocols.kafka import schema, wire
 from proxy.protocols.kafka.schema import Message
-from proxy.protocols.kafka.surface import ROWS, Act
+from proxy.protocols.kafka.surface import ROWS, Act, Row
 
 from .desk import BOOK, CLIENT, FETCH, METADATA, Desk, fetch_answer, fetch_request, framed, frames, read_answer
 
@@ -47,6 +47,35 @@ def test_bytes_behind_a_request_that_is_not_judged_go_up_as_they_came(key: int, 
     assert desk.play.sent_up() == longer
 
 
+@pytest.mark.parametrize("row", [each for each in ROWS if each.act is Act.GUARD], ids=lambda each: each.name)
+def test_bytes_behind_a_request_that_is_refused_make_it_no_other_request(row: Row) -> None:
+    """librdkafka leaves some behind AlterUserScramCredentials, and the client is told why it may not do that."""
+    for version in row.versions:
+        blank = schema.request(row.key, version).blank()
+        told = []
+        for behind in (b"", b"\1\0\0"):
+            desk = Desk()
+            raw = wire.own_request(row.key, version, 1, CLIENT, blank)
+            desk.play.reader((len(raw) - 4 + len(behind)).to_bytes(4, "big") + raw[4:] + behind)
+            assert desk.play.sent_up() == b""
+            told.append(bytes(desk.play.to_reader))
+
+        assert told[0] == told[1] != b""
+
+
+@pytest.mark.parametrize(("key", "version"), [(33, 0), (33, 2), (44, 0), (44, 1)])
+@pytest.mark.parametrize("behind", [b"", b"\1\0\0"])
+def test_a_brokers_config_is_not_changed_whatever_stands_behind_the_request(key: int, version: int, behind: bytes) -> None:
+    resource = {"resource_type": 4, "resource_name": b"1", "configs": []}
+    desk = Desk()
+    raw = wire.own_request(key, version, 1, CLIENT, schema.request(key, version).blank() | {"resources": [resource]})
+    desk.play.reader((len(raw) - 4 + len(behind)).to_bytes(4, "big") + raw[4:] + behind)
+
+    assert desk.play.sent_up() == b""
+    [said] = read_answer(key, version, bytes(desk.play.to_reader))["responses"]
+    assert said["error_code"] == 31
+
+
 # ApiVersions
 
 
@@ -61,6 +90,24 @@ def test_what_is_advertised_is_what_broker_and_table_both_speak(version: int) ->
 
     assert set(told) == {each.key for each in ROWS if not each.hidden}
     assert (told[0], told[1], told[17], told[22][1], told[24][1]) == ((0, 13), (4, 18), (0, 1), 5, 3)
+
+
+def test_no_api_is_advertised_from_a_later_version_than_the_broker_does() -> None:
+    """Clients look for the first versions of an API to tell what a broker can do, and then speak a later one."""
+    desk = Desk()
+    desk.ask(VERSIONS, 3, schema.request(VERSIONS, 3).blank())
+    kafka = {0: 0, 17: 0}  # below what there are schemas for
+    told = [each | {"min_version": kafka.get(each["api_key"], each["min_version"])} for each in ALL_VERSIONS]
+    lowest = {each["api_key"]: each["min_version"] for each in desk.answered(VERSIONS, 3, versions_answer(3, told))["api_keys"]}
+
+    assert lowest == {each["api_key"]: each["min_version"] for each in told if each["api_key"] in lowest}
+
+
+def test_a_login_that_bytes_without_frames_would_follow_ends_the_connection() -> None:
+    desk = Desk()
+    desk.play.reader(wire.own_request(17, 0, 1, CLIENT, {"mechanism": b"PLAIN"}))
+
+    assert (desk.play.sent_up(), bool(desk.play.closed)) == (b"", True)
 
 
 def test_topic_ids_are_left_out_where_the_broker_cannot_name_them() -> None:

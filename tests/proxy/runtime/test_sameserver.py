@@ -116,6 +116,7 @@ def test_whoever_tells_the_same_run_or_the_same_data_is_the_same_server(told: by
 def test_a_broker_that_wants_a_login_is_known_by_a_connection_that_shows_up_among_the_clients() -> None:
     with broker(DENIED) as (address, clients), broker(DENIED) as (other, _):
         assert Brokers([other, address]).among(FAR, {RUN_ID}, clients, SHORT_S) is not None
+    with broker(DENIED) as (_, clients), broker(DENIED) as (other, _):
         assert Brokers([other]).among(FAR, {RUN_ID}, clients, SHORT_S) is None
 
 

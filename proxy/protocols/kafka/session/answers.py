@@ -20,6 +20,9 @@ from .state import State
 
 FRAME_BYTES = 128 * 1024 * 1024  # above the 100 MiB that clients take at most
 PRODUCE, FETCH, METADATA, API_VERSIONS, SHARE_FETCH = 0, 1, 3, 18, 78
+# Clients of librdkafka look for the first versions of these, whichever they then use: without them they take a broker for
+# one that cannot compress, and (until 2.0 at least) for one that knows no logins.
+FROM_0 = frozenset({PRODUCE, HANDSHAKE})
 BEFORE_LOGIN = frozenset({API_VERSIONS, HANDSHAKE, AUTHENTICATE})
 FIRST_WITH_TAGS = 9  # of Produce
 LAST_BY_NAME = 12  # of Fetch and Produce: the last version whose requests name topics by name
@@ -43,13 +46,22 @@ class Answers:
             if sent.ours:
                 fetching.learn(state, frame)
             else:
-                if sent.key not in BEFORE_LOGIN:
-                    state.logged_in = True
+                self._look_at_login(sent.key)
                 state.say((yield from self._answer(sent, frame)))
             state.pending.pop()
             state.release()
             if state.is_long:
                 yield from state.flush()
+
+    def _look_at_login(self, key: int) -> None:
+        """Whoever is answered anything but the way to a login has one, or needs none. Where nobody needs one, a connection
+        on which nothing was asked yet is no stranger's: clients keep such ones for later."""
+        state = self._state
+        if key not in BEFORE_LOGIN:
+            state.cluster.is_open |= not state.was_named
+            state.logged_in = True
+        elif key == API_VERSIONS and state.cluster.is_open:
+            state.logged_in = True
 
     def _answer(self, sent: Sent, frame: bytes) -> Steps[Shown]:
         found = row(sent.key)
@@ -161,9 +173,8 @@ class Answers:
 def _both_speak(told: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
     """(API key, lowest, highest version) of what is advertised.
 
-    Where the broker cannot tell the name of a topic id, what speaks in ids is left out. Produce and SaslHandshake count
-    from 0: clients that look for their first versions (librdkafka, 2.0 too) would take a broker without them for one that
-    cannot compress, or that nobody can log in to. Nobody is served in those versions.
+    Where the broker cannot tell the name of a topic id, what speaks in ids is left out. What FROM_0 names counts from 0,
+    though what is below the table's versions is refused all the same.
     """
     by_id = told.get(METADATA, (0, 0))[1] >= NAMES_BY_ID
     spoken: list[tuple[int, int, int]] = []
@@ -174,5 +185,5 @@ def _both_speak(told: dict[int, tuple[int, int]]) -> list[tuple[int, int, int]]:
         if each.key in (PRODUCE, FETCH) and not by_id:
             highest = min(highest, LAST_BY_NAME)
         if lowest <= highest:
-            spoken.append((each.key, 0 if each.key in {PRODUCE, HANDSHAKE} else lowest, highest))
+            spoken.append((each.key, 0 if each.key in FROM_0 else lowest, highest))
     return spoken

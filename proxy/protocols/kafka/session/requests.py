@@ -123,7 +123,7 @@ class Requests:
         yield from self._refuse(found, header, frame, view.refusal, refuse.CLUSTER_AUTHORIZATION_FAILED)
 
     def _looked_at(self, found: Row, header: RequestHeader, frame: bytes) -> Steps[None]:
-        request = schema.request(header.key, header.version).read(frame, header.body_at)
+        request = schema.request(header.key, header.version).front(frame, header.body_at)
         reason = _why_not(found.act, request)
         if not reason:
             self._pass_on(header, frame)
@@ -133,7 +133,7 @@ class Requests:
 
     def _refuse(self, found: Row, header: RequestHeader, frame: bytes, why: Refusal, code: int) -> Steps[None]:
         yield from self._state.note(why, None, found.name)
-        request = schema.request(header.key, header.version).read(frame, header.body_at)
+        request = schema.request(header.key, header.version).front(frame, header.body_at)
         told = refuse.answer(header.key, header.version, request, code, refuse.text(found.name, why))
         if told is None:
             yield from self._state.flush()
