@@ -180,12 +180,14 @@ class Relay:
                     self._open_policy_lane()
                     nursery.start_soon(self._watch_login)
                     nursery.start_soon(self._watch_idle)
-            self._nursery = None
+                    try:
+                        await trio.sleep_forever()
+                    finally:  # before the nursery takes nobody any more: news may come at any moment
+                        self._nursery = None
             await trio.aclose_forcefully(self._server)
             if self._linger:
                 await self._let_go_of_reader()
         finally:
-            self._nursery = None
             await trio.aclose_forcefully(self._server)
             await trio.aclose_forcefully(self._reader)
         return self._reason or "cancelled"

@@ -11,15 +11,25 @@ import pytest
 from tests.canary import Canary
 
 from .kafka_cluster import KafkaCluster
+from .kafka_connect import ConnectFleet, ConnectServer
 from .kafka_mock import KafkaMock
 from .kafka_server import KafkaFleet, KafkaServer
 from .rabbitmq_server import RabbitFleet, RabbitServer
 from .redis_server import RedisFleet, RedisServer, offered
 from .veil import Config, Veil, VeilFactory
 
-Server = RedisServer | KafkaServer | KafkaMock | RabbitServer
+Server = RedisServer | KafkaServer | KafkaMock | RabbitServer | ConnectServer
 KAFKAS = (KafkaServer, KafkaMock)
-REAL = {"redis_server", "redis_once", "store_server", "kafka_server", "kafka_cluster", "rabbitmq_server"}
+REAL = {
+    "redis_server",
+    "redis_once",
+    "store_server",
+    "kafka_server",
+    "kafka_cluster",
+    "rabbitmq_server",
+    "connect_server",
+    "connect_open",
+}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -86,6 +96,30 @@ def kafka_server(kafka_fleet: KafkaFleet) -> Iterator[KafkaServer]:
     server.reset()
 
 
+@pytest.fixture(scope="session")
+def connect_fleet(kafka_fleet: KafkaFleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectFleet]:
+    """The Connect workers of the session, on its one broker."""
+    fleet = ConnectFleet(kafka_fleet, tmp_path_factory.mktemp)
+    yield fleet
+    fleet.stop()
+
+
+@pytest.fixture
+def connect_server(connect_fleet: ConnectFleet) -> Iterator[ConnectServer]:
+    """A real Connect worker that asks for logins, without any connector; started once a session."""
+    server = connect_fleet.server(logins=True)
+    yield server
+    server.reset()
+
+
+@pytest.fixture
+def connect_open(connect_fleet: ConnectFleet) -> Iterator[ConnectServer]:
+    """A real Connect worker that answers everybody."""
+    server = connect_fleet.server(logins=False)
+    yield server
+    server.reset()
+
+
 @pytest.fixture(scope="module")
 def kafka_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     """Three nodes for the tests of one file."""
@@ -131,7 +165,7 @@ def kafka_mock() -> Iterator[KafkaMock]:
 def veil(tmp_path: Path) -> Iterator[VeilFactory]:
     """Starts Veil: `veil(rules, access="", upstream=server, start=True, **config)`.
 
-    In front of RabbitMQ it speaks its management API. In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
+    In front of RabbitMQ it speaks its management API, in front of a Connect worker its REST API. In front of a broker of Kafka, or with `platform="kafka"`, it speaks Kafka and has ports for the nodes.
     Keys of veil.yaml are given as arguments; `listener={…}` and `connection={…}` change the one there is.
     After the test each is stopped by SIGTERM and must exit with 0.
     """
@@ -158,6 +192,8 @@ def veil(tmp_path: Path) -> Iterator[VeilFactory]:
 def _platform(upstream: Server | str) -> str:
     if isinstance(upstream, RabbitServer):
         return "rabbitmq"
+    if isinstance(upstream, ConnectServer):
+        return "kafka-connect"
     return "kafka" if isinstance(upstream, KAFKAS) else "redis"
 
 

@@ -33,7 +33,8 @@ need kcat kcat
 need rabbitmq-server rabbitmq-server
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/veil
 # Maven for as long as Kafka's jars are not in the cache.
-[ -e "$cache/kafka-$("$here/kafka/install.sh" --version)/complete" ] || need mvn maven
+jars=$cache/kafka-$("$here/kafka/install.sh" --version)
+{ [ -e "$jars/complete" ] && [ -e "$jars/plugins/complete" ]; } || need mvn maven
 if [ -n "$missing" ]; then
     again apt-get update -q
     # The packages start no service here: the tests start their own brokers on ports of their own.

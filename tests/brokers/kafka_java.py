@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from . import mode
@@ -73,8 +73,17 @@ def archive() -> Path:
     return HOME / f"classes-{of:x}.jsa"
 
 
-def command(name: str, *arguments: str, heap: str = "128m", log: str = "log4j2.properties", share: str = "") -> list[str]:
-    """The command line of a class of Kafka's; `share` in place of the flag that takes up the archive.
+def command(
+    name: str,
+    *arguments: str,
+    heap: str = "128m",
+    log: str = "log4j2.properties",
+    share: str = "",
+    flags: Sequence[str] = (),
+    beside: Sequence[Path] = (),
+) -> list[str]:
+    """The command line of a class of Kafka's; `share` in place of the flag that takes up the archive, `flags` are more of the
+    JVM's, and `beside` more jars.
 
     Skips or fails the test where there is no Java or no Kafka.
     """
@@ -82,8 +91,8 @@ def command(name: str, *arguments: str, heap: str = "128m", log: str = "log4j2.p
     if interpreter is None:
         mode.absent("kafka", HOW)
     shared = f"-XX:SharedArchiveFile={archive()}" if archive().exists() else "-Xshare:auto"
-    flags = [share or shared, f"-Xmx{heap}", *JVM, f"-Dlog4j2.configurationFile={HERE / log}"]
-    return [interpreter, *flags, "-cp", f"{HOME / 'libs'}/*", name, *arguments]
+    told = [share or shared, f"-Xmx{heap}", *JVM, f"-Dlog4j2.configurationFile={HERE / log}", *flags]
+    return [interpreter, *told, "-cp", ":".join([f"{HOME / 'libs'}/*", *map(str, beside)]), name, *arguments]
 
 
 class KafkaTool:

@@ -17,8 +17,10 @@ from .resp_client import RespClient
 
 TREE = Path(__file__).parents[2]
 Config = dict[str, object]
-PROTOCOLS = {"rabbitmq": "rabbitmq-management"}
-"""What is spoken where the platform has another name; all of it HTTP."""
+PROTOCOLS = {"rabbitmq": "rabbitmq-management", "kafka-connect": "kafka-connect"}
+"""What is spoken over HTTP, by what a test calls its platform."""
+PLATFORMS = {"kafka-connect": "kafka"}
+"""Of those that have another name."""
 NODE_PORTS = 8  # of a Veil in front of a cluster
 
 
@@ -69,7 +71,8 @@ class Veil:
             ports = f"{self.node_ports[0]}-{self.node_ports[-1]}"
             listener["brokers"] = {"listen": self.host, "ports": ports, "advertise": self.host}
         listener.update(_mapping(changed.pop("listener", {})))
-        connection: Config = {"name": "shop", "platform": self.platform, "environment": "test", "listeners": [listener]}
+        platform = PLATFORMS.get(self.platform, self.platform)
+        connection: Config = {"name": "shop", "platform": platform, "environment": "test", "listeners": [listener]}
         connection.update(_mapping(changed.pop("connection", {})))
         config: Config = {
             "store": {"files": {"directory": "./rules.d"}},

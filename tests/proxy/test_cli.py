@@ -308,6 +308,7 @@ def test_surface_prints_the_table_of_a_protocol_and_without_one_of_each(capsys: 
     tables = []
     for protocol, operation in (
         ("kafka", "ShareFetch"),
+        ("kafka-connect", "/connectors/{name}/offsets"),
         ("rabbitmq-management", "/api/queues/{vhost}/{name}/get"),
         ("redis", "HGETALL"),
     ):

@@ -22,6 +22,7 @@ from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, Descr
 from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
 
 from rules.audit import broken_links
+from tests.brokers.kafka.cards import RULES
 from tests.brokers.kafka_clients import Settings, Value
 from tests.brokers.kafka_wire_client import KafkaWireClient
 from tests.brokers.processes import wait_until
@@ -33,14 +34,7 @@ STOP_S = 60.0
 BROKER = 4  # a kind of resource that has configs
 
 OPEN = "rules: []\n"
-CARDS = """
-rules:
-  - name: Cards
-    platform: kafka
-    resources: {topic: ["orders-*"]}
-    fields:
-      - {kind: json_path, path: $.card, method: redact}
-"""
+CARDS = RULES
 WHOLE = """
 rules:
   - name: Orders whole

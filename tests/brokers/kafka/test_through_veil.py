@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 
+from tests.brokers.kafka.cards import RULES
 from tests.brokers.kafka_clients import admin, consume, create_topics, login, produce
 from tests.brokers.kafka_server import SASL, KafkaServer
 from tests.brokers.veil import VeilFactory
 from tests.canary import Canary
 
-RULES = """
-rules:
-  - name: Cards
-    platform: kafka
-    resources: {topic: ["orders-*"]}
-    fields:
-      - {kind: json_path, path: $.card, method: redact}
-"""
 ACCESS = """
 users:
   alice: {roles: [pii]}

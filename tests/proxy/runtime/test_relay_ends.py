@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -345,3 +346,42 @@ async def test_a_reader_that_is_let_go_with_commands_unread_is_not_reset(
 
     assert await rest(wired.reader) == b""
     assert await rest(wired.server) == b""
+
+
+@pytest.mark.parametrize("end", ["the reader", "the server", "from outside", "a fault"])
+async def test_news_may_come_at_any_moment_of_an_end(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery, end: str
+) -> None:
+    def fault(data: bytes) -> Steps[None]:
+        raise PermissionError("a view masks")
+        yield
+
+    for tick in range(12 * 10):  # the scheduler's ticks, of which an end takes a few, in whatever order it likes
+        wired = Wired(Scripted(fault if end == "a fault" else None), Times(half_close_s=0))
+        over, ending = trio.Event(), trio.CancelScope()
+
+        async def run(wired: Wired = wired, over: trio.Event = over, ending: trio.CancelScope = ending) -> None:
+            with ending, suppress(PermissionError, ExceptionGroup):
+                await wired.run()
+            over.set()
+
+        nursery.start_soon(run)
+        await trio.testing.wait_all_tasks_blocked()
+        match end:
+            case "the reader":
+                await wired.reader.aclose()
+            case "the server":
+                await wired.server.aclose()
+            case "from outside":
+                ending.cancel()
+            case _:
+                await wired.reader.send_all(b"x")
+        for _ in range(tick % 12):
+            await trio.lowlevel.checkpoint()
+
+        wired.relay.policy_changed()
+
+        with trio.fail_after(60):
+            await over.wait()
+        await wired.reader.aclose()
+        await wired.server.aclose()

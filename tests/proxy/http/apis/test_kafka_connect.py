@@ -1,4 +1,4 @@
-"""Connectors that read what is masked, in every form; and what answers tell."""
+"""Connectors that read what is masked, in every form."""
 
 from __future__ import annotations
 
@@ -8,61 +8,83 @@ from typing import Any
 import pytest
 
 from proxy.protocols.http.api import Forward, Refuse
-from proxy.protocols.http.apis.kafka_connect import ROUTES, KafkaConnect
-from rules.model import AccessList, Extent, Grant, Rule, RuleBook, Whom
-from tests.canary import assert_no_canary
-from tests.proxy.kafka.desk import CANARY, CARDS, ORDERS
+from proxy.protocols.http.apis.kafka_connect import DOES, ROUTES, KafkaConnect
+from rules.model import AccessList, Extent, Grant, Kind, RuleBook, Whom
+from tests.proxy.kafka.desk import CARDS, ORDERS
 
 from .bench import Judge
-
-SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
-SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
-MIRROR = "org.apache.kafka.connect.mirror.MirrorSourceConnector"
-PLUGINS = [{"class": SINK, "type": "sink", "version": "4"}, {"class": SOURCE, "type": "source", "version": "4"}]
-ALICE = Grant(True, "messages.read.unmasked", Whom.USER, "alice", Extent(installation=True))
-
-
-def judge(*rules: Rule, who: str | None = None) -> Judge:
-    told = Judge(KafkaConnect(), ORDERS, RuleBook("1", rules, AccessList(grants=(ALICE,))), who=who)
-    told.knows["/connector-plugins"] = (200, PLUGINS)
-    return told
-
-
-def config(**keys: Any) -> dict[str, Any]:
-    return {"connector.class": SINK, "tasks.max": "1", "file": "/tmp/x"} | {
-        key.replace("__", "."): value for key, value in keys.items()
-    }
-
+from .connectors import CHECKPOINTS, HEARTBEATS, MIRROR, PLUGINS, REPLICATOR, SINK, SOURCE, TABLES, config, judge
 
 COPIES = {
     "a masked topic": config(topics="orders"),
     "a masked topic among others": config(topics="public, orders ,more"),
+    "a masked topic behind what Java trims": config(topics="\x01orders"),
+    "a masked topic before what Java trims": config(topics="public,orders\x00\t"),
+    "a masked topic between lines": config(topics="public\n,\x0borders"),
     "a masked topic by another key": config(topics="public", kafka__topic="orders"),
+    "a masked topic in a list of another form": config(topics="public", topic__map='["a:orders"]'),
+    "a masked topic behind more than is looked through": config(topics="public," * 10_000 + "orders"),
+    "a masked topic behind more than is looked up": config(topics=",".join(f"t{each}" for each in range(2000)) + ",orders"),
+    "a masked topic for what failed": config(topics="public", errors__deadletterqueue__topic__name="orders"),
+    "a masked topic by the alias of a sink": config(topics="orders") | {"connector.class": "FileStreamSink"},
     "a pattern": config(topics__regex="pub.*"),
     "a pattern beside a plain topic": config(topics="public", topics__regex="pub.*"),
+    "a pattern as if it were a name": config(topics="pub*"),
     "a placeholder": config(topics="${file:/x:topic}"),
+    "a placeholder among plain topics": config(topics="public,${file:/x:topic}"),
+    "a placeholder for what failed": config(topics="public", errors__deadletterqueue__topic__name="${env:TOPIC}"),
+    "a placeholder in a transform": config(topics="public", transforms__a__replacement="${env:TOPIC}"),
+    "a placeholder in what its consumer goes by": config(topics="public", consumer__override__client__id="${env:X}"),
+    "a placeholder in a source": {"connector.class": TABLES, "query": "${env:X}"},
     "a class by placeholder": config(topics="public") | {"connector.class": "${env:CLASS}"},
     "no topic at all": config(),
     "no class": {"topics": "public"} | {"connector.class": ""},
+    "a class in another case": config(topics="public") | {"connector.class": SINK.lower()},
+    "a class with a blank": config(topics="public") | {"connector.class": f" {SINK}"},
+    "a name that two classes have": config(topics="public") | {"connector.class": "Twin"},
     "an unknown class": {"connector.class": "com.example.Strange"},
+    "an unknown class with plain topics": {"connector.class": "com.example.Strange", "topics": "public"},
+    "a source with topics": {"connector.class": TABLES, "topics": "public"},
+    "a source from another cluster": {"connector.class": TABLES, "kafka.bootstrap.servers": "b:9092", "topic": "public"},
+    "a source from brokers": {"connector.class": TABLES, "camel.source.bootstrapServers": "b:9092"},
+    "a source of a pattern": {"connector.class": TABLES, "camel.source.topic": "ord.*"},
+    "a source that keeps its offsets in a masked topic": {"connector.class": SOURCE, "offsets.storage.topic": "orders"},
     "a mirror": {"connector.class": MIRROR, "topics": "public"},
+    "a mirror without topics": {"connector.class": MIRROR},
     "a mirror by its short name": {"connector.class": "MirrorSourceConnector", "topics": "public"},
-    "a replicator's pattern": {
-        "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
-        "topic.regex": "p.*",
+    "a mirror by its shortest name": {"connector.class": "MirrorSource", "topics": "ord.*"},
+    "checkpoints that keep their offsets in a masked topic": {
+        "connector.class": CHECKPOINTS,
+        "offsets.storage.topic": "orders",
     },
-    "a replicator's masked topic": {
-        "connector.class": "io.confluent.connect.replicator.ReplicatorSourceConnector",
-        "topic.whitelist": "orders",
-    },
+    "a replicator's pattern": {"connector.class": REPLICATOR, "topic.regex": "p.*"},
+    "a replicator's masked topic": {"connector.class": REPLICATOR, "topic.whitelist": "orders"},
+    "a white list that is no replicator's": {"connector.class": TABLES, "topic.whitelist": "orders"},
     "another cluster": config(topics="public", consumer__override__bootstrap__servers="elsewhere:9092"),
 }
 FINE = {
     "a topic that no rule covers": config(topics="public,more"),
+    "topics that no rule covers, with blanks": config(topics=" public , more "),
+    "a sink by its short name": config(topics="public") | {"connector.class": "FileStreamSink"},
+    "a sink with a password from elsewhere": config(topics="public", db__password="${file:/x:p}", file="${env:FILE}"),
+    "a sink that notes what failed": config(topics="public", errors__deadletterqueue__topic__name="failed"),
     "a source of a file": {"connector.class": SOURCE, "topic": "public", "file": "/tmp/x"},
     "a source by its short name": {"connector.class": "FileStreamSource", "topic": "public"},
-    "heartbeats": {"connector.class": "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"},
-    "checkpoints": {"connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector", "groups": ".*"},
+    "a source with a login from elsewhere": {"connector.class": TABLES, "db.user": "${env:U}", "db.password": "${env:P}"},
+    "a source with a history": {"connector.class": TABLES, "schema.history.internal.kafka.bootstrap.servers": "b:9092"},
+    "a source that has topics made": {"connector.class": TABLES, "topic.creation.default.include": ".*"},
+    "a replicator's plain topics": {
+        "connector.class": REPLICATOR,
+        "topic.whitelist": "public, more",
+        "src.kafka.bootstrap.servers": "b",
+    },
+    "heartbeats": {"connector.class": HEARTBEATS},
+    "checkpoints": {
+        "connector.class": CHECKPOINTS,
+        "groups": ".*",
+        "topics": ".*",
+        "source.cluster.bootstrap.servers": "b:9092",
+    },
 }
 FORMS = ("create", "create stopped", "configure", "validate", "patch", "resume", "restart", "restart task", "rewind", "reset")
 
@@ -181,53 +203,46 @@ def test_a_config_that_two_readers_could_read_in_two_ways_is_refused(content: by
     assert verdict.status == 400
 
 
-def test_traces_and_secrets_are_hidden_while_any_rule_masks() -> None:
-    told = judge(CARDS)
-    canary = CANARY.decode()
-    answer = {
-        "c": {
-            "info": {"config": {"database.password": canary, "topics": "public", "sasl.jaas.config": canary}},
-            "status": {"connector": {"state": "FAILED", "trace": canary}, "tasks": [{"id": 0, "trace": f"x {canary}"}]},
-        }
-    }
-    shown = told.shows(told.call("GET", "/connectors?expand=info&expand=status"), answer)
-
-    assert_no_canary(shown.content, canary)
-    assert json.loads(shown.content)["c"]["info"]["config"]["topics"] == "public"
-    assert shown.marks == [(b"veil-masked", b"Cards")]
-    assert judge().shows(judge().call("GET", "/connectors/c/status"), answer).content == json.dumps(answer).encode()
-
-
-def test_secrets_that_validation_echoes_are_hidden() -> None:
-    told = judge(CARDS)
-    canary = CANARY.decode()
-    verdict = told.call("PUT", "/connector-plugins/x/config/validate", {"connector.class": SOURCE, "topic": "public"})
-    shown = told.shows(verdict, {"configs": [{"value": {"name": "db.password", "value": canary}}]})
-
-    assert_no_canary(shown.content, canary)
-
-
-def test_the_text_of_an_error_is_hidden_while_any_rule_masks() -> None:
-    told = judge(CARDS)
-    canary = CANARY.decode()
-    shown = told.shows(told.call("GET", "/connectors/c/status"), {"error_code": 500, "message": canary}, status=500)
-
-    assert_no_canary(shown.content, canary)
-    assert shown.status == 500
-
-
 def test_a_mask_does_not_become_a_secret() -> None:
     verdict = judge(CARDS).call("PUT", "/connectors/c/config", {"connector.class": SOURCE, "database.password": "••••"})
 
     assert isinstance(verdict, Refuse)
 
 
-def test_offsets_are_told_of_sinks_alone() -> None:
-    told = judge(CARDS)
-    told.knows["/connectors/c/config"] = (200, config(topics="public"))
-    assert isinstance(told.call("GET", "/connectors/c/offsets"), Forward)
-    told.knows["/connectors/c/config"] = (200, {"connector.class": SOURCE})
-    assert isinstance(told.call("GET", "/connectors/c/offsets"), Refuse)
+@pytest.mark.parametrize(
+    ("path", "is_listed"),
+    [("/connectors", True), ("/connectors/", True), ("/connectors/c/tasks", True), ("/extension", False)],
+)
+def test_the_methods_of_a_place_are_told_if_it_is_listed(path: str, is_listed: bool) -> None:
+    assert isinstance(judge(CARDS).call("OPTIONS", path), Forward if is_listed else Refuse)
+
+
+def test_a_head_is_judged_as_its_get() -> None:
+    assert isinstance(judge(CARDS).call("HEAD", "/connectors/c/status"), Forward)
+    assert isinstance(judge(CARDS).call("HEAD", "/extension"), Refuse)
+
+
+@pytest.mark.parametrize("path", ["/connectors/?forward=false", "/connectors?forward=true"])
+def test_neither_a_last_slash_nor_a_query_makes_another_place(path: str) -> None:
+    assert isinstance(judge(CARDS).call("POST", path, {"name": "c", "config": config(topics="orders")}), Refuse)
+
+
+def test_a_permission_on_one_topic_lets_it_be_copied_and_no_pattern() -> None:
+    erin = Grant(True, "messages.read.unmasked", Whom.USER, "erin", Extent(resources=((Kind.TOPIC, ("orders.eu",)),)))
+
+    def asked(**keys: str) -> tuple[Any, list[bytes]]:
+        told = Judge(KafkaConnect(), ORDERS, RuleBook("1", (CARDS,), AccessList(grants=(erin,))), who="erin")
+        told.knows["/connector-plugins"] = (200, PLUGINS)
+        verdict = told.call("PUT", "/connectors/c/config", config(**keys))
+        return verdict, [entry.resource.name for entry in told.recorded if entry.resource is not None]
+
+    verdict, recorded = asked(topics="orders.eu,public")
+    assert isinstance(verdict, Forward)
+    assert recorded == [b"orders.eu"]
+    for keys in ({"topics": "orders.eu,orders.us"}, {"topics.regex": "orders[.]eu"}):
+        verdict, recorded = asked(**{key.replace(".", "__"): value for key, value in keys.items()})
+        assert isinstance(verdict, Refuse)
+        assert recorded == []
 
 
 @pytest.mark.parametrize(
@@ -247,6 +262,4 @@ def test_what_is_not_listed_is_refused_while_any_rule_masks(method: str, path: s
 
 
 def test_the_table_names_each_act() -> None:
-    from proxy.protocols.http.apis.kafka_connect import DOES
-
     assert {row.act for row in ROUTES.rows} == set(DOES)
