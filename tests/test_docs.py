@@ -12,7 +12,7 @@ import pytest
 from tests.brokers.veil import TREE, environment
 from tests.certificates import Authority
 
-PAGES = TREE / "README.md", *(TREE / "docs" / name for name in ("rules.md", "config.md", "kafka.md", "kafka-connect.md"))
+PAGES = TREE / "README.md", *(TREE / "docs" / name for name in ("rules.md", "config.md", "kafka.md", "rabbitmq.md", "kafka-connect.md"))
 EXAMPLES = [
     pytest.param(example, id=f"{page.name}-{number}")
     for page in PAGES
