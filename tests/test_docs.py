@@ -12,7 +12,10 @@ import pytest
 from tests.brokers.veil import TREE, environment
 from tests.certificates import Authority
 
-PAGES = TREE / "README.md", *(TREE / "docs" / name for name in ("rules.md", "config.md", "kafka.md", "rabbitmq.md", "kafka-connect.md"))
+PAGES = (
+    TREE / "README.md",
+    *(TREE / "docs" / name for name in ("rules.md", "config.md", "kafka.md", "rabbitmq.md", "kafka-connect.md")),
+)
 EXAMPLES = [
     pytest.param(example, id=f"{page.name}-{number}")
     for page in PAGES
@@ -31,6 +34,7 @@ def test_an_example_of_the_pages_is_accepted(example: str, tmp_path: Path) -> No
         authority.server("tls")
         authority.make("other", password="hunter2")
         (tmp_path / "other.password").write_text("hunter2\n")
+        (tmp_path / "rabbit.password").write_text("hunter2\n")
         target = tmp_path / "veil.yaml"
         arguments = ["--config", str(target)]
     else:
