@@ -110,7 +110,13 @@ class Desk(Protocol):
 
 
 class Api(Protocol):
-    """One API. Instances are shared by all sessions of a listener and keep nothing of them."""
+    """One API. Instances are shared by all sessions of a listener and keep nothing of them.
+
+    It may have beside these, each of which the session does without:
+    `takes_forms`, `takes_texts`   what `wire.request` lets in more than JSON; the judge looks after it
+    `fields`                       of the head, by method: names that go up because this API knows them
+    `error(status, reason)`        the body of an answer of Veil's own, of a call that was not understood
+    """
 
     who: Target
     """A place that every user may GET and no stranger: it tells whether a login is one."""
