@@ -31,7 +31,8 @@ class RabbitUi:
         self.open_login()
         self.fill_login(user, password)
         self.browser.wait_for("document.querySelectorAll('#tabs a').length > 6")
-        self.browser.evaluate("set_timer_interval(null); 0")  # a page that renews itself is another one in the midst of a step
+        # A page that renews itself is another one in the midst of a step, and nothing moves in a window that nobody looks at.
+        self.browser.evaluate("set_timer_interval(null); jQuery.fx.off = true; 0")
         self.settled()
 
     def open_login(self) -> None:
@@ -61,7 +62,9 @@ class RabbitUi:
             f"replace_content('main', ''); if (location.hash === {at}) app.refresh(); else app.setLocation({at}); 0"
         )
         self.settled()
-        self.browser.evaluate("$('.section-hidden').removeClass('section-hidden').addClass('section-visible'); 0")
+        self.browser.evaluate(
+            "$('.section-hidden, .section-invisible').attr('class', 'section-visible'); $('#main .hider').show(); 0"
+        )
         return self.browser.text()
 
     def open_queue(self, name: str) -> str:
@@ -81,7 +84,7 @@ class RabbitUi:
         before = len(self.answers("POST", "/get"))
         self.send("#/queues/get", {"count": str(count), "ackmode": "ack_requeue_true"})
         wait_until(lambda: self.evaluated() and len(self.answers("POST", "/get")) > before, "messages were asked for")
-        self.browser.wait_for("$('#msg-wrapper').is(':visible:not(:animated)')")
+        self.browser.wait_for("$('#msg-wrapper').is(':visible') && $('#msg-wrapper').text().includes('Payload')")
         return str(self.browser.evaluate("$('#msg-wrapper').text()"))
 
     def evaluated(self) -> bool:
