@@ -108,4 +108,4 @@ def location(value: bytes, host: bytes) -> bytes | None:
 def cookie(value: bytes) -> bytes:
     """A cookie without the server's own domain: it is the browser's host that it belongs to."""
     parts = [each for each in value.split(b";") if each.partition(b"=")[0].strip().lower() != b"domain"]
-    return b";".join(parts)
+    return b";".join(parts).strip(b" \t")
