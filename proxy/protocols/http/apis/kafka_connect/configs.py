@@ -30,10 +30,11 @@ _CLASSES = re.compile(
     r"name|connector\.class|tasks\.max|(?:key|value|header)\.converter|(?:transforms|predicates)\.[^.]+\.type"
 )
 """What stands under these is no topic. The worker takes none of them but for what it is."""
-_PATTERN = re.compile(r"topic.*(?:regex|pattern|exclude|include|blacklist|filter)", re.IGNORECASE)
+_PATTERN = re.compile(r"regex|pattern|exclude|include|blacklist|filter")
+"""Behind `topic`, in lower case: as one expression, that would take long in a key that says it a thousand times."""
 _CREATION = re.compile(r"topic\.creation\.")
 _OVERRIDE = re.compile(r"(?:consumer|producer|admin)\.override\.bootstrap\.servers|(?:.*\.)?source\.cluster\..*")
-_BROKERS = re.compile(r"bootstrap[._-]?servers|(?:^|[._-])brokers?$", re.IGNORECASE)
+_BROKERS = re.compile(r"bootstrap|broker[._-]?list|(?:^|[._-])brokers?$", re.IGNORECASE)
 _HISTORY = re.compile(r"(?:schema|database)\.history\..*")
 PLACEHOLDER = "${"
 SECRET = re.compile(
@@ -125,7 +126,7 @@ def _reads_plainly(config: Mapping[str, str], made: Plugin) -> bool:
     if made.name in NO_COPIES:
         return True
     for key in config:
-        if _PATTERN.search(key) and not _CREATION.match(key) and not (made.name == REPLICATOR and key == WHITELIST):
+        if _names_a_pattern(key) and not _CREATION.match(key) and not (made.name == REPLICATOR and key == WHITELIST):
             return False
         if _OVERRIDE.fullmatch(key):
             return False
@@ -142,6 +143,11 @@ def _reads_plainly(config: Mapping[str, str], made: Plugin) -> bool:
         if "topic" in key.lower() and not _CREATION.match(key) and value and _NAMES.fullmatch(value.strip(" ")) is None:
             return False
     return True
+
+
+def _names_a_pattern(key: str) -> bool:
+    _, topic, behind = key.lower().partition("topic")
+    return bool(topic) and _PATTERN.search(behind) is not None
 
 
 def _may_be_elsewhere(key: str, made: Plugin | None) -> bool:

@@ -45,6 +45,7 @@ class Scene:
     operation: str
     _graphs: dict[str, Graph | None] = field(default_factory=dict)
     _policies: dict[str, dict[str, Value] | None] = field(default_factory=dict)
+    _beside: dict[tuple[str, Node], list[tuple[Node, set[str]]]] = field(default_factory=dict)
     _read: Read = field(init=False)
 
     def __post_init__(self) -> None:
@@ -238,19 +239,26 @@ class Scene:
         graph = yield from self.graph(vhost)
         if graph is None:
             return (yield from self.guard())
-        bears = graph.upstream(exchange(name))
-        reached = [each for each in graph.downstream(*bears) if each[0] is Kind.QUEUE and each != queue(destination)]
         covered: set[str] = set()
         if kind == "q":
             covered = {rule.name for rule in over(self.desk, queue(destination)).rules}
-        for each in sorted(reached):
-            there = over(self.desk, each)
-            if {rule.name for rule in there.rules} <= covered:
+        for each, by in self._covered_beside(vhost, graph, exchange(name)):
+            if each == queue(destination) or by <= covered:
                 continue
-            refused = yield from self._unless_lifted(there)
+            refused = yield from self._unless_lifted(over(self.desk, each))
             if refused is not None:
                 return refused
         return None
+
+    def _covered_beside(self, vhost: str, graph: Graph, source: Node) -> list[tuple[Node, set[str]]]:
+        """The queues that get what the source does, and the rules that name them; looked for once, however many bindings an
+        import brings."""
+        found = self._beside.get((vhost, source))
+        if found is None:
+            reached = sorted(each for each in graph.downstream(*graph.upstream(source)) if each[0] is Kind.QUEUE)
+            named = ((each, {rule.name for rule in over(self.desk, each).rules}) for each in reached)
+            found = self._beside[vhost, source] = [(each, by) for each, by in named if by]
+        return found
 
     # Definitions
 
