@@ -187,3 +187,13 @@ def test_the_memory_that_holds_messages_is_not_told() -> None:
     answer = judge(CARDS).shows(judge(CARDS).call("GET", "/api/nodes/n?binary=true"), told)
 
     assert json.loads(answer.content) == {"binary": {"queue_procs": 0, "msg_index": 0}, "memory": {"queue_procs": 0}}
+
+
+@pytest.mark.parametrize("key", ["publish-properties", "dest-publish-properties", "dest-properties"])
+def test_no_shovel_takes_away_what_tells_where_a_message_has_been(key: str) -> None:
+    one = judge(CARDS)
+    graph(one, queues=("free",))
+
+    assert refused(one.call("PUT", SHOVEL, {"value": {"src-queue": "free", key: {"headers": []}}})) == "Cards"
+    assert refused(one.call("PUT", SHOVEL, {"value": {"src-queue": "free", key: "headers"}})) == "Cards"
+    assert refused(one.call("PUT", SHOVEL, {"value": {"src-queue": "free", key: {"delivery_mode": 2}}})) is None

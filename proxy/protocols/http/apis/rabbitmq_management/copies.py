@@ -27,6 +27,7 @@ KNOWN_GLOBALS = frozenset(
     {"cluster_name", "cluster_tags", "internal_cluster_id", "mqtt_default_vhosts", "mqtt_port_to_vhost_mapping"}
 )
 SOURCES = {"src-queue": Kind.QUEUE, "src-exchange": Kind.EXCHANGE}
+PROPERTIES = ("publish-properties", "dest-publish-properties", "dest-properties")
 PLAIN_PROTOCOLS = frozenset({"amqp091", "local"})
 COPYING = ("dead-letter-", "alternate-exchange", "federation-", "remote-dc-replicate", "shards-per-node", "x-dead-letter-")
 REPLAYING = frozenset({"x-recent-history", "x-jms-topic"})
@@ -88,6 +89,8 @@ class Scene:
         protocol = value.member("src-protocol")
         named = {key: value.member(key) for key in SOURCES if value.member(key) is not None}
         is_plain = protocol is None or (protocol.is_text and protocol.inside in PLAIN_PROTOCOLS)
+        # New headers in place of those that tell where a message has been: nothing of it could be known any more.
+        is_plain = is_plain and not any(_any_key(value.member(key), lambda name: name == "headers") for key in PROPERTIES)
         if not is_plain or value.member("src-address") is not None or len(named) != 1:
             return (yield from self.guard())
         ((key, told),) = named.items()
