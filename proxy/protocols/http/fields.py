@@ -120,4 +120,4 @@ def _is_relative(value: bytes) -> bool:
 def cookie(value: bytes) -> bytes:
     """A cookie without the server's own domain: it is the browser's host that it belongs to."""
     parts = [each for each in value.split(b";") if each.partition(b"=")[0].strip().lower() != b"domain"]
-    return b";".join(parts)
+    return b";".join(parts).strip(b" \t")

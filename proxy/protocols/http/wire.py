@@ -32,7 +32,7 @@ NO_BODY = frozenset({204, 304})
 _TOKEN = rb"[!#$%&'*.+^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])" % _TOKEN)
 _STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [\t\x20-\x7e\x80-\xff]*)?")
-_FIELD = re.compile(rb"(%b):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t\x21-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?)[ \t]*" % _TOKEN)
+_FIELD = re.compile(rb"(%b):([\t\x20-\x7e\x80-\xff]*)" % _TOKEN)
 _LENGTH = re.compile(rb"[0-9]{1,19}")
 _CHUNK = re.compile(rb"([0-9a-fA-F]{1,16})(?:[ \t]*;[\t\x20-\x7e]*)?")
 _JSON = re.compile(rb"application/(?:[!#$&^_.+a-z0-9-]+\+)?json", re.IGNORECASE)
@@ -198,7 +198,7 @@ def _fields(lines: list[bytes], otherwise: BadRequest | BadResponse) -> Fields:
         matched = _FIELD.fullmatch(line)
         if matched is None:
             raise otherwise
-        fields.append((matched[1].lower(), matched[2]))
+        fields.append((matched[1].lower(), matched[2].strip(b" \t")))
     return fields
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 import pytest
 
+from proxy.protocols.http import wire
 from proxy.protocols.http.api import Refuse
 from rules.policy import Policy
 from tests.canary import assert_no_canary
@@ -214,3 +216,20 @@ def test_before_the_rules_are_read_nothing_is_made_and_no_trace_shown() -> None:
         assert isinstance(verdict, Refuse)
         assert b"could not be read" in verdict.content
     assert b"C4n" not in told.shows(told.call("GET", "/connectors/c/status"), {"trace": "C4n"}).content
+
+
+@pytest.mark.parametrize("trace", [[CANARY.decode()], {"worker_id": CANARY.decode(), "trace": CANARY.decode()}])
+def test_a_trace_is_hidden_whatever_it_is(trace: Any) -> None:
+    told = judge(CARDS)
+    shown = told.shows(told.call("GET", "/connectors/c/status"), {"connector": {"trace": trace, "worker_id": "w:1"}})
+
+    assert_no_canary(shown.content, CANARY.decode())
+
+
+@pytest.mark.parametrize("extra", range(4))
+def test_names_of_rules_that_are_cut_still_make_a_field_of_a_head(extra: int) -> None:
+    rules = [dataclasses.replace(CARDS, name=f"{number:0>96}" + "x" * extra) for number in range(9)]
+    told = judge(*rules)
+    shown = told.shows(told.call("GET", "/connectors/c/status"), {"trace": "x"})
+
+    assert wire.response_head(200, shown.marks)

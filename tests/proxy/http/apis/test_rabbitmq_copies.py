@@ -43,7 +43,9 @@ def test_a_body_that_can_be_read_in_two_ways_goes_nowhere(body: bytes) -> None:
 
 
 def test_what_goes_up_is_written_anew_with_numbers_as_they_were() -> None:
-    verdict = judge(CARDS).call("PUT", SHOVEL, b'{ "value" : {"src-\\u0071ueue":"free", "n":1E400, "m":1.0 } }')
+    one = judge(CARDS)
+    graph(one, queues=("free",))
+    verdict = one.call("PUT", SHOVEL, b'{ "value" : {"src-\\u0071ueue":"free", "n":1E400, "m":1.0 } }')
 
     assert isinstance(verdict, Forward)
     assert verdict.content == b'{"value":{"src-queue":"free","n":1E400,"m":1.0}}'
@@ -60,6 +62,7 @@ def test_a_queue_with_dead_letters_of_a_covered_one_is_no_free_source() -> None:
 
 def test_a_grant_on_the_queue_lets_it_be_copied_and_is_recorded_once() -> None:
     one = judge(CARDS, who="erin")
+    graph(one, queues=("orders.eu", "orders.us"))
 
     assert refused(one.call("PUT", SHOVEL, {"value": {"src-queue": "orders.eu"}})) is None
     assert refused(one.call("PUT", SHOVEL, {"value": {"src-queue": "orders.us"}})) == "Cards"

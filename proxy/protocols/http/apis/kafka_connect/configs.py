@@ -23,17 +23,17 @@ _OF_OFFSETS = frozenset({"topics", "topics.exclude", "groups", "groups.exclude"}
 REPLICATOR = "io.confluent.connect.replicator.ReplicatorSourceConnector"
 WHITELIST = "topic.whitelist"
 _TRIMMED = "".join(map(chr, range(0x21)))  # what Java's String.trim takes away
-_NAME = r"[A-Za-z0-9._-]{1,249}"
-_NAMES = re.compile(rf"{_NAME}(?:[ \t]*,[ \t]*{_NAME})*")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LEGAL = re.compile(r"[A-Za-z0-9._-]+")
 _CLASSES = re.compile(
     r"name|connector\.class|tasks\.max|(?:key|value|header)\.converter|(?:transforms|predicates)\.[^.]+\.type"
 )
 """What stands under these is no topic. The worker takes none of them but for what it is."""
-_PATTERN = re.compile(r"topic.*(?:regex|pattern|exclude|include|blacklist|filter)", re.IGNORECASE)
+_PATTERN = re.compile(r"regex|pattern|exclude|include|blacklist|filter")
+"""Behind `topic`, in lower case: as one expression, that would take long in a key that says it a thousand times."""
 _CREATION = re.compile(r"topic\.creation\.")
 _OVERRIDE = re.compile(r"(?:consumer|producer|admin)\.override\.bootstrap\.servers|(?:.*\.)?source\.cluster\..*")
-_BROKERS = re.compile(r"bootstrap[._-]?servers|(?:^|[._-])brokers?$", re.IGNORECASE)
+_BROKERS = re.compile(r"bootstrap|broker[._-]?list|(?:^|[._-])brokers?$", re.IGNORECASE)
 _HISTORY = re.compile(r"(?:schema|database)\.history\..*")
 PLACEHOLDER = "${"
 SECRET = re.compile(
@@ -125,23 +125,33 @@ def _reads_plainly(config: Mapping[str, str], made: Plugin) -> bool:
     if made.name in NO_COPIES:
         return True
     for key in config:
-        if _PATTERN.search(key) and not _CREATION.match(key) and not (made.name == REPLICATOR and key == WHITELIST):
+        if _names_a_pattern(key) and not _CREATION.match(key) and not (made.name == REPLICATOR and key == WHITELIST):
             return False
         if _OVERRIDE.fullmatch(key):
             return False
     if made.name == REPLICATOR:
-        return _NAMES.fullmatch(config.get(WHITELIST, "").strip(" ")) is not None
+        return _are_names(config.get(WHITELIST, ""))
     if made.kind == SINK:
-        return _NAMES.fullmatch(config.get("topics", "").strip(" ")) is not None
+        return _are_names(config.get("topics", ""))
     # A source reads no topic, but for what copies from cluster to cluster: that takes patterns, under names of its own.
     if made.kind != SOURCE or "topics" in config or "Mirror" in made.name:
         return False
     for key, value in config.items():
         if _BROKERS.search(key) and not _HISTORY.fullmatch(key):
             return False
-        if "topic" in key.lower() and not _CREATION.match(key) and value and _NAMES.fullmatch(value.strip(" ")) is None:
+        if "topic" in key.lower() and not _CREATION.match(key) and value and not _are_names(value):
             return False
     return True
+
+
+def _are_names(value: str) -> bool:
+    """Whether the value is names of topics and nothing else, with commas between them."""
+    return all(_NAME.fullmatch(each.strip(" \t")) for each in value.split(","))
+
+
+def _names_a_pattern(key: str) -> bool:
+    _, topic, behind = key.lower().partition("topic")
+    return bool(topic) and _PATTERN.search(behind) is not None
 
 
 def _may_be_elsewhere(key: str, made: Plugin | None) -> bool:

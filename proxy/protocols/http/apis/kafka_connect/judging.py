@@ -242,7 +242,7 @@ def _shown(desk: Desk, operation: str, *, is_own: bool = False, echoed: Collecti
 
 
 def _spliced(answer: Answer, text: str, changes: showing.Changes, marks: list[tuple[bytes, bytes]] | None = None) -> Answer:
-    content = documents.spliced(text, changes) if changes else answer.content
+    content = documents.spliced(text, showing.outermost(changes)) if changes else answer.content
     return Answer(answer.status, answer.fields, content, marks or [])
 
 
@@ -250,7 +250,7 @@ def _marks(desk: Desk, views: Collection[View], *, is_masked: bool) -> list[tupl
     names = ", ".join(dict.fromkeys(rule.name for view in views for rule in view.rules))
     if not desk.settings.markers or not names:
         return []
-    return [(b"veil-masked" if is_masked else b"veil-unmasked", _plain(names, 400).encode())]
+    return [(b"veil-masked" if is_masked else b"veil-unmasked", _plain(names, 400).strip().encode())]
 
 
 # How this API says no

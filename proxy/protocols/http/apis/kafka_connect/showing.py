@@ -51,8 +51,8 @@ def hidden(told: Value, echoed: Collection[str] = ()) -> Hidden:
         for name, value in each.inside.items():
             if value.is_text and name == WORKER:
                 found.places.append((value, MASK))
-            elif value.is_text and name in TRACES and value.inside:
-                found.contents.append((value, documents.written(trace(value.inside))))
+            elif name in TRACES and value.inside:
+                found.contents.append((value, documents.written(trace(value.inside)) if value.is_text else MASK))
             elif value.is_text and _is_secret(name, value.inside, each.text("name")):
                 found.contents.append((value, MASK))
         if echoed:
@@ -60,8 +60,16 @@ def hidden(told: Value, echoed: Collection[str] = ()) -> Hidden:
         offsets = each.member("offsets")
         if offsets is not None and offsets.is_array:
             found.contents += [change for one in offsets.inside for change in _offset(one)]
-    found.contents = list({change[0].start: change for change in found.contents}.values())
     return found
+
+
+def outermost(changes: Changes) -> Changes:
+    """One change for each place: what is hidden with all that is in it needs no more."""
+    kept: Changes = []
+    for change in sorted(changes, key=lambda change: (change[0].start, -change[0].end)):
+        if not kept or change[0].start >= kept[-1][0].end:
+            kept.append(change)
+    return kept
 
 
 def trace(text: str) -> str:

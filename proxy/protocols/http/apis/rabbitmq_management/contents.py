@@ -291,7 +291,7 @@ def _mark(message: Message, text: str, masking: list[View], changes: list[tuple[
         changes[:] = [change for change in changes if id(change[0]) not in within]
         kept += [f"{written(name)}:{written(value)}" for name, value in told.items()]
         changes.append((headers, "{" + ",".join(kept) + "}"))
-    elif told and (headers.is_object or not headers.inside):
+    elif told and (headers.is_object or (headers.is_array and not headers.inside)):
         _add(headers, text, written(told)[1:-1], changes)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from urllib.parse import unquote
 
 from proxy.core.steps import Steps
 from proxy.core.viewer import Read
@@ -19,18 +20,21 @@ from rules.view import View
 from ...api import Desk, Refuse
 from ...documents import Value
 from .contents import FIREHOSE
-from .graph import DEFAULT, DEFAULT_IN_PATHS, Graph, exchange, queue, read_graph
+from .graph import DEFAULT, DEFAULT_IN_PATHS, Graph, Node, exchange, object_of, policies_of, queue, read_graph, stored
 from .lifting import anything, of_kind, of_queue, over, unless_lifted
 
 KNOWN_GLOBALS = frozenset(
     {"cluster_name", "cluster_tags", "internal_cluster_id", "mqtt_default_vhosts", "mqtt_port_to_vhost_mapping"}
 )
 SOURCES = {"src-queue": Kind.QUEUE, "src-exchange": Kind.EXCHANGE}
+PROPERTIES = ("publish-properties", "dest-publish-properties", "dest-properties")
 PLAIN_PROTOCOLS = frozenset({"amqp091", "local"})
 COPYING = ("dead-letter-", "alternate-exchange", "federation-", "remote-dc-replicate", "shards-per-node", "x-dead-letter-")
 REPLAYING = frozenset({"x-recent-history", "x-jms-topic"})
 MEETS_EXCHANGES = "exchanges"
 _LITERAL = re.compile(r"\^([A-Za-z0-9_:-]|\\[.]){0,1000}\$?")
+_ADDRESS = re.compile(r"amqps?://[^/?#\s]*(?:/([^/?#\s]*))?(?:\?[^#\s]*)?")
+MOST_VHOSTS = 2
 _UNESCAPED = re.compile(r"\\(.)")
 
 
@@ -41,6 +45,8 @@ class Scene:
     desk: Desk
     operation: str
     _graphs: dict[str, Graph | None] = field(default_factory=dict)
+    _policies: dict[str, dict[str, Value] | None] = field(default_factory=dict)
+    _beside: dict[tuple[str, Node], list[tuple[Node, set[str]]]] = field(default_factory=dict)
     _read: Read = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,6 +58,11 @@ class Scene:
 
     def _unless_lifted(self, view: View, *, named: bool = True) -> Steps[Refuse | None]:
         return (yield from unless_lifted(self.desk, view, self.operation, self._read, named=named))
+
+    @property
+    def _is_closed(self) -> bool:
+        """No rule is known, and so none says what it covers."""
+        return self.desk.viewer.policy.is_closed
 
     def graph(self, vhost: str) -> Steps[Graph | None]:
         if vhost not in self._graphs:
@@ -78,10 +89,12 @@ class Scene:
         protocol = value.member("src-protocol")
         named = {key: value.member(key) for key in SOURCES if value.member(key) is not None}
         is_plain = protocol is None or (protocol.is_text and protocol.inside in PLAIN_PROTOCOLS)
+        # New headers in place of those that tell where a message has been: nothing of it could be known any more.
+        is_plain = is_plain and not any(_any_key(value.member(key), lambda name: name == "headers") for key in PROPERTIES)
         if not is_plain or value.member("src-address") is not None or len(named) != 1:
             return (yield from self.guard())
         ((key, told),) = named.items()
-        return (yield from self.source(vhost, SOURCES[key], told))
+        return (yield from self.source(vhost, SOURCES[key], told, value.member("src-uri")))
 
     def upstream(self, vhost: str, value: Value | None) -> Steps[Refuse | None]:
         """Each of what is named; what names neither takes the name of wherever a policy puts it."""
@@ -90,29 +103,37 @@ class Scene:
         if not named:
             return (yield from self.guard())
         for kind, each in named.items():
-            refused = yield from self.source(vhost, kind, each)
+            refused = yield from self.source(vhost, kind, each, told.get("uri"))
             if refused is not None:
                 return refused
         return None
 
-    def source(self, vhost: str, kind: Kind, told: Value | None) -> Steps[Refuse | None]:
+    def source(self, vhost: str, kind: Kind, told: Value | None, address: Value | None) -> Steps[Refuse | None]:
         """A queue or exchange that is read from. Rules on the other kind count too: what is bound to what, on the
-        virtual host that an address names, cannot be told here."""
+        virtual host that an address names, cannot be told here for good. What feeds it as it is now counts as well, on each
+        of the virtual hosts that it may be of: where nobody can look, anything may."""
         if told is None or not told.is_text or not told.inside:
             return (yield from self.guard())
-        name = told.inside
-        view = over(self.desk, (kind, name))
-        refused = yield from self._unless_lifted(view)
+        node = (kind, told.inside)
+        refused = yield from self._unless_lifted(over(self.desk, node))
+        if refused is not None:
+            return refused
         other = Kind.EXCHANGE if kind is Kind.QUEUE else Kind.QUEUE
-        if refused is None:
-            refused = yield from self._unless_lifted(of_kind(self.desk, other), named=False)
-        if refused is None and kind is Kind.QUEUE and of_kind(self.desk, Kind.QUEUE).masks:
-            # Dead letters of a covered queue lie in queues that no rule names.
-            graph = yield from self.graph(vhost)
-            if graph is not None and name in graph.queues:
-                view = over(self.desk, queue(name), graph.upstream(queue(name)))
-                refused = yield from self._unless_lifted(view)
-        return refused
+        refused = yield from self._unless_lifted(of_kind(self.desk, other), named=False)
+        if refused is not None or not anything(self.desk).masks:
+            return refused
+        # Dead letters of a covered queue lie in queues that no rule names, and an exchange passes on what another gets.
+        meant = vhosts(vhost, address)
+        if meant is None:
+            return (yield from self.guard())
+        for each in sorted(meant):
+            graph = yield from self.graph(each)
+            if graph is None:
+                return (yield from self.guard())
+            refused = yield from self._unless_lifted(over(self.desk, node, graph.upstream(node)))
+            if refused is not None:
+                return refused
+        return None
 
     # Policies
 
@@ -120,11 +141,38 @@ class Scene:
         """One that is put or taken away: refused with a key that copies, or where its pattern can meet what is covered."""
         if not anything(self.desk).masks:
             return None
-        known = definition is not None and definition.is_object and pattern is not None
+        known = definition is not None and definition.is_object and pattern is not None and not self._is_closed
         copies = definition is None or not definition.is_object or any(map(_copies, definition.inside))
         if not known or copies or self._can_meet(pattern or "", apply_to):
             return (yield from self.guard())
         return None
+
+    def put_policy(self, kind: str, vhost: str, name: str, told: Value) -> Steps[Refuse | None]:
+        """The one that comes, and the one that it takes the place of."""
+        refused = yield from self._of_policy(told)
+        return refused or (yield from self.stored_policy(kind, vhost, name))
+
+    def stored_policy(self, kind: str, vhost: str, name: str) -> Steps[Refuse | None]:
+        """What the policy says that there is now: it goes with the call."""
+        if not anything(self.desk).masks:
+            return None
+        answer = yield from stored(self.desk, kind, vhost, name)
+        if answer is not None and answer.status == 404:
+            return None
+        told = object_of(answer)
+        return (yield from self.guard() if told is None else self._of_policy(told))
+
+    def _replaced(self, vhost: str, name: str) -> Steps[Refuse | None]:
+        """As `stored_policy`; the policies are read once for all that a call brings."""
+        if vhost not in self._policies:
+            self._policies[vhost] = policies_of((yield from stored(self.desk, "policies", vhost)))
+        known = self._policies[vhost]
+        if known is None:
+            return (yield from self.guard())
+        return (yield from self._of_policy(known[name])) if name in known else None
+
+    def _of_policy(self, told: Value) -> Steps[Refuse | None]:
+        return (yield from self.policy(told.member("definition"), told.text("pattern"), told.text("apply-to")))
 
     def _can_meet(self, pattern: str, apply_to: str | None) -> bool:
         on_queues, on_exchanges = of_kind(self.desk, Kind.QUEUE), of_kind(self.desk, Kind.EXCHANGE)
@@ -145,20 +193,41 @@ class Scene:
         replays = (isinstance(kind, str) and kind in REPLAYING) or _any_key(
             arguments, lambda key: key == "alternate-exchange" or key.startswith(("x-recent-history", "x-jms"))
         )
+        if _any_key(arguments, lambda key: key.startswith("hash-")):  # sorts messages by what may be masked
+            return (yield from self.guard())
         if not replays:
             return None
         return (yield from self._unless_lifted(over(self.desk, exchange(name))))
 
     def exchange_delete(self, vhost: str, name: str) -> Steps[Refuse | None]:
-        """Takes queues out of the rules on the exchange, and on those that feed it."""
-        if not of_kind(self.desk, Kind.EXCHANGE).masks:
+        """Takes its bindings along."""
+        node = exchange(_own_name(name))
+        return (yield from self._parted(vhost, node, node))
+
+    def binding_delete(self, vhost: str, source: str, destination: Node) -> Steps[Refuse | None]:
+        return (yield from self._parted(vhost, exchange(_own_name(source)), destination))
+
+    def queue_delete(self, vhost: str, name: str) -> Steps[Refuse | None]:
+        """Deleting shows nothing; but that messages elsewhere are its dead letters, nobody could tell any more."""
+        if not anything(self.desk).masks:
             return None
         graph = yield from self.graph(vhost)
-        node = exchange(_own_name(name))
+        if graph is not None and name not in graph.dead_lettering:
+            return None
+        return (yield from self._unless_lifted(of_queue(self.desk, name, graph)))
+
+    def _parted(self, vhost: str, source: Node, destination: Node) -> Steps[Refuse | None]:
+        """What tells which rules cover what the destination holds: it is fed by exchanges that a rule names, or by dead
+        letters of a queue that one does. And a queue that a rule names must not be parted from what feeds it: that
+        would be free then to be bound elsewhere."""
+        if not anything(self.desk).masks:
+            return None
+        graph = yield from self.graph(vhost)
         if graph is None:
-            return (yield from self._unless_lifted(of_kind(self.desk, Kind.EXCHANGE), named=False))
-        fed_by = [each for each in graph.upstream(node) if each[0] is Kind.EXCHANGE]
-        return (yield from self._unless_lifted(over(self.desk, node, fed_by)))
+            return (yield from self.guard())
+        fed_by = graph.upstream(source)
+        leads = [each for each in graph.downstream(destination) if each[0] is Kind.QUEUE]
+        return (yield from self._unless_lifted(over(self.desk, source, {*fed_by, *leads} - {source})))
 
     def binding(self, vhost: str, source: str, kind: str, destination: str, arguments: Value | None) -> Steps[Refuse | None]:
         """A second place for what the source bears: refused unless whatever covers the one covers the other."""
@@ -166,29 +235,33 @@ class Scene:
         if not view.masks:
             return None
         name = _own_name(source)
-        if name == FIREHOSE or _compares(arguments, view.rules):
+        if name == FIREHOSE or self._is_closed or _compares(arguments, view.rules):
             return (yield from self.guard())
         if not of_kind(self.desk, Kind.QUEUE).masks:
             return None  # rules on exchanges follow the binding
         graph = yield from self.graph(vhost)
         if graph is None:
             return (yield from self.guard())
-        bears = graph.upstream(exchange(name))
-        reached = [each for each in graph.downstream(*bears) if each[0] is Kind.QUEUE and each != queue(destination)]
         covered: set[str] = set()
         if kind == "q":
             covered = {rule.name for rule in over(self.desk, queue(destination)).rules}
-        for each in sorted(reached):
-            there = over(self.desk, each)
-            if {rule.name for rule in there.rules} <= covered:
+        for each, by in self._covered_beside(vhost, graph, exchange(name)):
+            if each == queue(destination) or by <= covered:
                 continue
-            refused = yield from self._unless_lifted(there)
+            refused = yield from self._unless_lifted(over(self.desk, each))
             if refused is not None:
                 return refused
         return None
 
-    def binding_delete(self, vhost: str, source: str) -> Steps[Refuse | None]:
-        return (yield from self.exchange_delete(vhost, source))
+    def _covered_beside(self, vhost: str, graph: Graph, source: Node) -> list[tuple[Node, set[str]]]:
+        """The queues that get what the source does, and the rules that name them; looked for once, however many bindings an
+        import brings."""
+        found = self._beside.get((vhost, source))
+        if found is None:
+            reached = sorted(each for each in graph.downstream(*graph.upstream(source)) if each[0] is Kind.QUEUE)
+            named = ((each, {rule.name for rule in over(self.desk, each).rules}) for each in reached)
+            found = self._beside[vhost, source] = [(each, by) for each, by in named if by]
+        return found
 
     # Definitions
 
@@ -218,8 +291,9 @@ class Scene:
                 return (yield from self.parameter(component, at, each.member("value")))
             case "global_parameters" if name is not None:
                 return (yield from self.global_parameter(name))
-            case "policies":
-                return (yield from self.policy(each.member("definition"), each.text("pattern"), each.text("apply-to")))
+            case "policies" if at is not None and name is not None:
+                refused = yield from self._of_policy(each)
+                return refused or (yield from self._replaced(at, name))
             case "queues" if at is not None and name is not None:
                 return (yield from self.queue(at, name, each.member("arguments")))
             case "exchanges" if name is not None:
@@ -292,6 +366,23 @@ def _compares(arguments: Value | None, rules: Iterable[Rule]) -> bool:
     return not asked.isdisjoint(named) or any(rule.mask_all for rule in rules)
 
 
+def vhosts(own: str, address: Value | None) -> set[str] | None:
+    """The virtual hosts that an address may be of; None where that cannot be told. One that names none means the virtual
+    host that its shovel is of, or the broker's first."""
+    if address is None:
+        return {own}
+    listed = address.inside if address.is_array else [address]
+    meant: set[str] = set()
+    for each in listed:
+        found = _ADDRESS.fullmatch(each.inside) if each.is_text else None
+        if found is None:
+            return None
+        meant |= {unquote(found[1])} if found[1] else {own, "/"}
+    if not 0 < len(meant) <= MOST_VHOSTS or any("\ufffd" in each for each in meant):
+        return None
+    return meant
+
+
 def meets(pattern: str, rules: Iterable[Rule], kind: Kind) -> bool:
     """Whether a regular expression can fit a name that one of the globs fits too. A yes may be one too many: only what
     is anchored and spelled out is told apart."""
@@ -300,8 +391,8 @@ def meets(pattern: str, rules: Iterable[Rule], kind: Kind) -> bool:
     whole = pattern.endswith("$")
     start = _UNESCAPED.sub(r"\1", pattern[1:].removesuffix("$"))
     globs = [glob for rule in rules for named, listed in rule.resources if named is kind for glob in listed]
-    if whole:
-        return any(glob_matches(glob, start.encode(), strict=False) for glob in globs)
+    if whole:  # `$` fits before a last line end as well
+        return any(glob_matches(glob, f"{start}{end}".encode(), strict=False) for glob in globs for end in ("", "\n"))
     return any(_may_start(glob, start) for glob in globs)
 
 

@@ -91,10 +91,35 @@ def read_graph(desk: Desk, vhost: str) -> Steps[Graph | None]:
         graph = Graph()
         _bindings(graph, bindings)
         _exchanges(graph, exchanges, {_name(each): each for each in policies})
-        _queues(graph, queues)
+        _queues(graph, queues, policies)
     except Unreadable:
         return None
     return graph
+
+
+def stored(desk: Desk, *segments: str) -> Steps[Answer | None]:
+    """What the broker says of a setting."""
+    return (yield from desk.look_up(Target(("api", *segments)), as_veil=desk.settings.login is not None))
+
+
+def object_of(answer: Answer | None) -> Value | None:
+    if answer is None or answer.status != 200:
+        return None
+    try:
+        _, told = parse(answer.content)
+    except NotStrict:
+        return None
+    return told if told.is_object else None
+
+
+def policies_of(answer: Answer | None) -> dict[str, Value] | None:
+    """Policies by name; None where they cannot be read."""
+    if answer is None or answer.status != 200:
+        return None
+    try:
+        return {_name(each): each for each in _listed(answer)}
+    except Unreadable:
+        return None
 
 
 def _listed(answer: Answer | None) -> Iterator[Value]:
@@ -150,13 +175,18 @@ def _exchanges(graph: Graph, told: list[Value], policies: dict[str, Value]) -> N
             graph.link(exchange(name), exchange(other))
 
 
-def _queues(graph: Graph, told: list[Value]) -> None:
+def _queues(graph: Graph, told: list[Value], policies: list[Value]) -> None:
+    """A queue that does not tell what its policy says may be under any."""
+    every = [each.member("definition") for each in policies]
     for each in told:
         name = _name(each)
         graph.queues.add(name)
-        arguments, policy = each.member("arguments"), each.member("effective_policy_definition")
-        targets = {_optional(arguments, f"x-{DEAD_LETTER}"), _optional(policy, DEAD_LETTER)} - {None}
-        keys = {_optional(arguments, f"x-{DEAD_LETTER_KEY}"), _optional(policy, DEAD_LETTER_KEY)} - {None}
+        arguments, own = each.member("arguments"), each.member("effective_policy_definition")
+        told_by = every if own is None else [own]
+        targets, keys = (
+            {_optional(arguments, f"x-{key}"), *(_optional(policy, key) for policy in told_by)} - {None}
+            for key in (DEAD_LETTER, DEAD_LETTER_KEY)
+        )
         if targets:
             graph.dead_lettering.add(name)
         for target in targets:

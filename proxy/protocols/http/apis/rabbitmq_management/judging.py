@@ -14,6 +14,7 @@ from ...targets import Target
 from . import getting, publishing, statistics
 from .copies import Scene
 from .forms import form
+from .graph import exchange, object_of, queue, stored
 from .lifting import anything
 from .refuse import bad_request, error
 from .surface import Act, row
@@ -22,6 +23,7 @@ from .writing import compact
 JSON = b"application/json"
 PLAIN_ACTIONS = frozenset({"sync", "cancel_sync"})
 LOGINS = frozenset({"auth", "token"})
+ENDED_FREELY = frozenset({"federation-upstream", "federation-upstream-set", "shovel", "user-limits", "vhost-limits"})
 _WITH_BODY = frozenset(
     {
         Act.DEFINITIONS,
@@ -88,11 +90,16 @@ class RabbitManagement:
             case Act.EXCHANGE_DELETE:
                 return (yield from scene.exchange_delete(named["vhost"], named["name"]))
             case Act.BINDING_DELETE:
-                return (yield from scene.binding_delete(named["vhost"], named["source"]))
+                kind = queue if "/q/{destination}" in scene.operation else exchange
+                return (yield from scene.binding_delete(named["vhost"], named["source"], kind(named["destination"])))
+            case Act.QUEUE_DELETE:
+                return (yield from scene.queue_delete(named["vhost"], named["name"]))
+            case Act.PARAMETER_DELETE:
+                return None if named["component"] in ENDED_FREELY else (yield from scene.guard())
             case Act.GLOBAL_PARAMETER:
                 return (yield from scene.global_parameter(named["name"]))
             case Act.POLICY_DELETE:
-                return (yield from self._stored_policy(scene, named))
+                return (yield from scene.stored_policy(_policies(scene), named["vhost"], named["name"]))
             case Act.SHOVEL_RESTART:
                 return (yield from self._stored_shovel(scene, named))
             case _:
@@ -132,8 +139,7 @@ class RabbitManagement:
             case Act.PARAMETER:
                 return (yield from scene.parameter(named["component"], named["vhost"], told.member("value")))
             case Act.POLICY:
-                refused = yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to"))
-                return refused or (yield from self._stored_policy(scene, named))
+                return (yield from scene.put_policy(_policies(scene), named["vhost"], named["name"], told))
             case Act.DEFINITIONS:
                 return (yield from scene.definitions(told, named.get("vhost")))
             case Act.VHOST:
@@ -151,24 +157,11 @@ class RabbitManagement:
             case _:
                 return (yield from publishing.judge(scene, named["vhost"], named["name"], told))
 
-    def _stored_policy(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
-        """What the policy says that there is now: it goes with the call."""
-        if not anything(scene.desk).masks:
-            return None
-        kind = "operator-policies" if "/operator-policies/" in scene.operation else "policies"
-        answer = yield from _stored(scene.desk, kind, named["vhost"], named["name"])
-        if answer is not None and answer.status == 404:
-            return None
-        told = _object(answer)
-        if told is None:
-            return (yield from scene.guard())
-        return (yield from scene.policy(told.member("definition"), told.text("pattern"), told.text("apply-to")))
-
     def _stored_shovel(self, scene: Scene, named: dict[str, str]) -> Steps[Refuse | None]:
         if not anything(scene.desk).masks:
             return None
-        answer = yield from _stored(scene.desk, "parameters", "shovel", named["vhost"], named["name"])
-        told = _object(answer)
+        answer = yield from stored(scene.desk, "parameters", "shovel", named["vhost"], named["name"])
+        told = object_of(answer)
         if told is None:
             return (yield from scene.guard())
         return (yield from scene.shovel(named["vhost"], told.member("value")))
@@ -184,18 +177,8 @@ def _without_login(call: Call) -> Call:
     return replace(call, target=Target(target.segments, kept, target.slash))
 
 
-def _stored(desk: Desk, *segments: str) -> Steps[Answer | None]:
-    return (yield from desk.look_up(Target(("api", *segments)), as_veil=desk.settings.login is not None))
-
-
-def _object(answer: Answer | None) -> Value | None:
-    if answer is None or answer.status != 200:
-        return None
-    try:
-        _, told = parse(answer.content)
-    except NotStrict:
-        return None
-    return told if told.is_object else None
+def _policies(scene: Scene) -> str:
+    return "operator-policies" if "/operator-policies/" in scene.operation else "policies"
 
 
 def _shown(desk: Desk, act: Act, operation: str) -> Callable[[Answer], Steps[Answer]]:

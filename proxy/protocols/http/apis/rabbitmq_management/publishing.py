@@ -17,7 +17,7 @@ from rules.policy import ANYTHING
 from rules.view import View
 
 from ...api import Desk, Refuse
-from ...documents import Value
+from ...documents import Value, everything
 from .copies import Scene
 from .graph import DEFAULT, DEFAULT_IN_PATHS, exchange, queue
 from .lifting import anything, over
@@ -35,13 +35,13 @@ def judge(scene: Scene, vhost: str, name: str, told: Value) -> Steps[Refuse | No
     data = _payload(told)
     if data is None:
         return bad_request("the payload is not what its encoding says", scene.operation)
-    texts = dict(_texts(told))
-    if marks.MASKED in texts:
+    texts = list(_texts(told))
+    if any(name == marks.MASKED for name, _ in texts):
         why = view.refusal
         assert why is not None
         return refuse(Refusal(why.rule, f"header:{marks.MASKED}", why.reason), scene.operation)
     is_strict = desk.settings.writes == "strict"
-    bears = BULLET.encode() in data or b"\\u2022" in data or any(BULLET in text for text in texts.values())
+    bears = BULLET.encode() in data or b"\\u2022" in data or any(BULLET in text for _, text in texts)
     is_known = _has_shown(desk, None, data)
     if not bears and not is_strict and not is_known:
         return None
@@ -91,10 +91,10 @@ def _keys(told: Value) -> Iterator[str]:
             yield from (each.inside for each in listed.inside if each.is_text)
 
 
-def _mask_in(view: View, data: bytes, texts: dict[str, str]) -> Hit | None:
+def _mask_in(view: View, data: bytes, texts: list[tuple[str, str]]) -> Hit | None:
     assert view.plan is not None
     hit = view.plan.value_holds_mask(data)
-    for name, text in texts.items():
+    for name, text in texts:
         hit = hit or view.plan.header_holds_mask(name, text.encode("utf-8", "surrogatepass"))
     return hit
 
@@ -112,7 +112,7 @@ def _payload(told: Value) -> bytes | None:
 
 
 def _texts(told: Value) -> Iterator[tuple[str, str]]:
-    """Properties and headers that are texts, by name; of others that they are there."""
+    """Texts of properties and headers, by name, however deep; of others that they are there."""
     properties = told.member("properties")
     if properties is None or not properties.is_object:
         return
@@ -121,4 +121,5 @@ def _texts(told: Value) -> Iterator[tuple[str, str]]:
             yield name, value.inside if value.is_text else ""
         elif value.is_object:
             for header, inside in value.inside.items():
-                yield header, inside.inside if inside.is_text else ""
+                yield header, ""
+                yield from ((header, each.inside) for each in everything(inside) if each.is_text)

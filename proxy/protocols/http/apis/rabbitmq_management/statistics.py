@@ -14,7 +14,7 @@ from ...targets import Target
 from .refuse import error
 from .surface import Act, Instead, instead
 
-_USER_INFO = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/?#\s]*@")
+_USER_INFO = re.compile(r"(://)[^/?#\s]*@")  # whatever stands before: to look for where that begins takes long
 SECRETS = frozenset({"password_hash", "password", "hashing_algorithm"})
 SORTING = "sort"
 

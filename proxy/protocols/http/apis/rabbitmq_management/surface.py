@@ -31,6 +31,8 @@ class Act(StrEnum):
     VHOST = "vhost"
     QUEUE = "queue"
     ACTION = "action"
+    QUEUE_DELETE = "queue_delete"
+    PARAMETER_DELETE = "parameter_delete"
     EXCHANGE = "exchange"
     EXCHANGE_DELETE = "exchange_delete"
     BINDING = "binding"
