@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from proxy.core.addresses import Endpoint
 from proxy.core.buffer import Buffer
-from proxy.core.steps import Close, Step, Steps, advertise
+from proxy.core.outbox import Loop
+from proxy.core.steps import Close, Steps, advertise
 from rules.view import Shown
 
 from .. import addresses, refuse, schema, wire
@@ -28,8 +27,6 @@ FIRST_WITH_TAGS = 9  # of Produce
 LAST_BY_NAME = 12  # of Fetch and Produce: the last version whose requests name topics by name
 NAMES_BY_ID = 12  # of Metadata: the first version that tells the name of an id
 UNKNOWN_SIZE = -1  # as KIP-827 says it of a volume
-
-Loop = Generator[Step | None, object, None]
 
 
 class Answers:

@@ -6,10 +6,9 @@ connection. `fetching` and `producing` hold what is particular to those.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-
 from proxy.core.buffer import Buffer
-from proxy.core.steps import Close, Hold, Step, Steps
+from proxy.core.outbox import Loop
+from proxy.core.steps import Close, Hold, Steps
 from rules.model import Refusal
 from rules.view import Shown
 
@@ -28,8 +27,6 @@ STRANGER_BYTES = 1024 * 1024  # of whoever may still have to log in
 API_VERSIONS, SASL_HANDSHAKE, DESCRIBE_CLUSTER = 18, 17, 60
 BROKER_RESOURCES = (4, 8)  # a broker's own configs, and its loggers
 CONTROLLERS = 2  # a kind of endpoint (KIP-919)
-
-Loop = Generator[Step | None, object, None]
 
 
 class Requests:
