@@ -76,6 +76,12 @@ class Viewer:
         self.policy = newest
         return is_new
 
+    def is_still(self, policy: Policy) -> bool:
+        """Looks. Whether what began under this policy may go out: no other came while it was worked on, nor while it
+        waited. If one did, it is worked out anew."""
+        self.look()
+        return self.policy is policy
+
     def named(self, name: str | None) -> None:
         """The upstream said yes to this name (None: nobody again). A fixed reader stays who it is.
 

@@ -230,8 +230,7 @@ class HttpSession:
                 verdict = yield from self._api.judge(call, self)
             except NotStrict:
                 raise BadRequest(400, "the body is not JSON that all read alike") from None
-            self.viewer.look()
-            if self.viewer.policy is self.judged:
+            if self.viewer.is_still(self.judged):
                 return verdict
         raise BadResponse("the rules change too fast")
 
@@ -404,8 +403,7 @@ class HttpSession:
                 answer = yield from show(Answer(head.status, head.fields, content))
             except NotStrict:
                 raise BadResponse("the server's answer is not JSON that all read alike") from None
-            self.viewer.look()
-            if self.viewer.policy is now:
+            if self.viewer.is_still(now):
                 break
         else:
             raise BadResponse("the rules change too fast")

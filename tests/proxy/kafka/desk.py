@@ -151,6 +151,10 @@ class Desk:
         self.ask(FETCH, version, fetch_request(version, topic))
         return self.answered(FETCH, version, fetch_answer(version, topic, records))
 
+    def read(self, key: int, version: int) -> Message:
+        """The one answer that has reached the reader."""
+        return read_answer(key, version, self.play.to_reader)
+
     def answered(self, key: int, version: int, message: Message) -> Message:
         return read_answer(key, version, self.answer(message))
 

@@ -127,7 +127,7 @@ def know_names(state: State, ids: list[bytes]) -> Steps[None]:
 
 
 def learn(state: State, frame: bytes) -> None:
-    """The answer to `ask_names`."""
+    """The answer to what `know_names` asks."""
     at = wire.response_body_at(frame, METADATA, METADATA_VERSION)
     answer, _ = schema.response(METADATA, METADATA_VERSION).read_until(frame, at, "topics")  # the rest tells nothing
     for topic in answer["topics"] or ():
@@ -180,13 +180,14 @@ def answered(state: State, sent: Sent, frame: bytes) -> Steps[Shown | None]:
     named = addresses.nodes(sent.key, answer)
     places = (yield from state.flushed(advertise(named))) if named else {}
     while True:
+        policy = state.viewer.policy
         views = yield from _views(state, sent, answer)
         outcome = _show(state, sent, answer, views, places)
-        if not state.viewer.look():
+        if state.viewer.is_still(policy):
             if outcome is None and dropped:
                 return shown(sent.key, sent.version, sent.correlation_id, answer)
             return outcome
-        answer, _ = codec.known(frame, at)  # a policy came while this was masked
+        answer, _ = codec.known(frame, at)  # a policy came while this was masked, or a read recorded
 
 
 def _views(state: State, sent: Sent, answer: Message) -> Steps[dict[bytes, tuple[View, ...]]]:

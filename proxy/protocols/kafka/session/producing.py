@@ -36,9 +36,10 @@ def write(state: State, header: RequestHeader, frame: bytes) -> Steps[None]:
     request, dropped = codec.known(frame, header.body_at)
     yield from know_names(state, [topic["topic_id"] for topic in request["topic_data"] or () if "topic_id" in topic])
     while True:
+        policy = state.viewer.policy
         refused: list[RefusedPart] = []
         kept, changed = yield from _judged(state, request, refused)
-        if not state.viewer.look():
+        if state.viewer.is_still(policy):
             break
         request, _ = codec.known(frame, header.body_at)  # a policy came while this was judged
     sent = Sent(header.key, header.version, header.correlation_id, state.viewer.policy, refused=tuple(refused))

@@ -117,11 +117,14 @@ class State(Outbox):
 
     def anything(self, operation: str) -> Steps[View]:
         """The view of the connection as a whole, lifted if its reader may and it is on record."""
-        view = self.viewer.anything()
-        read = self.read_of(EVERYTHING) if view.masks and view.may_lift else None
-        if read is not None:
-            view = yield from self.lift(view, read, operation)
-        return view
+        while True:
+            policy = self.viewer.policy
+            view = self.viewer.anything()
+            read = self.read_of(EVERYTHING) if view.masks and view.may_lift else None
+            if read is not None:
+                view = yield from self.lift(view, read, operation)
+            if self.viewer.is_still(policy):
+                return view
 
     def settle(self) -> Steps[None]:
         """As Viewer.settle; what was said before goes out first."""
