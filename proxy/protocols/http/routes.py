@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy.core.table import aligned
+
 COLUMNS = ("method", "path", "act", "note")
 
 
@@ -24,17 +26,22 @@ class Route:
         """What the named segments are; None where this is another route."""
         if self.method not in ("*", method) and (self.method, method) != ("GET", "HEAD"):
             return None
-        open_ended = self.path[-1:] == ("**",)
-        fixed = self.path[:-1] if open_ended else self.path
-        if len(segments) < len(fixed) or (len(segments) > len(fixed) and not open_ended):
+        return fits(self.path, segments)
+
+
+def fits(pattern: tuple[str, ...], segments: Sequence[str]) -> dict[str, str] | None:
+    """What the named segments of a pattern are in a path; None where the path is another's."""
+    open_ended = pattern[-1:] == ("**",)
+    fixed = pattern[:-1] if open_ended else pattern
+    if len(segments) < len(fixed) or (len(segments) > len(fixed) and not open_ended):
+        return None
+    named: dict[str, str] = {}
+    for own, segment in zip(fixed, segments, strict=False):
+        if own.startswith("{"):
+            named[own[1:-1]] = segment
+        elif own != segment:
             return None
-        named: dict[str, str] = {}
-        for pattern, segment in zip(fixed, segments, strict=False):
-            if pattern.startswith("{"):
-                named[pattern.strip("{}")] = segment
-            elif pattern != segment:
-                return None
-        return named
+    return named
 
 
 class Routes:
@@ -63,8 +70,4 @@ class Routes:
         lines = [("METHOD", "PATH", "VEIL", "WHY")]
         lines += [(each.method, "/" + "/".join(each.path), does[each.act], each.note) for each in self.rows]
         lines.append(("*", "*", "refuses while any rule masks", "A place that is not in this table may show or copy anything."))
-        widths = [max(len(line[column]) for line in lines) for column in range(3)]
-        return "".join(
-            "  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) + "\n"
-            for line in lines
-        )
+        return aligned(lines)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from proxy.core.table import aligned
+
 COLUMNS = ("key", "name", "versions", "contents", "act", "note")
 
 
@@ -109,7 +111,4 @@ def surface_text() -> str:
         versions = f"{each.versions[0]}-{each.versions[-1]}" if each.versions else "-"
         lines.append((str(each.key), each.name, versions, _EXPOSES[each.contents], _DOES[each.act], each.note))
     lines.append(("*", "*", "-", "anything", _DOES[Act.REFUSE], "An API that is not in this table cannot be framed safely."))
-    widths = [max(len(line[column]) for line in lines) for column in range(5)]
-    return "".join(
-        "  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5])) + "\n" for line in lines
-    )
+    return aligned(lines)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from proxy.core.table import aligned
+
 COLUMNS = ("command", "subcommand", "keys", "category", "treatment", "shape", "unless", "why")
 
 
@@ -132,7 +134,4 @@ def as_text() -> str:
     for row in ROWS:
         does = _DOES[row.treatment] + ("" if row.unless == "-" else ", by its arguments")
         lines.append((row.name, _EXPOSES[row.category], does, row.why))
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    return "".join(
-        "  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[3])) + "\n" for line in lines
-    )
+    return aligned(lines)

@@ -10,8 +10,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from proxy.core.table import aligned
+
+from ...routes import fits
+
 COLUMNS = ("method", "path", "act", "note")
-REST = "**"
 
 
 class Act(StrEnum):
@@ -58,24 +61,6 @@ class Row:
     def segments(self) -> tuple[str, ...]:
         return tuple(each for each in self.path.split("/") if each)
 
-    def fits(self, segments: tuple[str, ...]) -> dict[str, str] | None:
-        """The named segments of a path that this row is for; None where it is for another."""
-        own = self.segments
-        if own[-1:] == (REST,):
-            own = own[:-1]
-            if segments[: len(own)] != own:
-                return None
-            return {}
-        if len(own) != len(segments):
-            return None
-        named: dict[str, str] = {}
-        for pattern, segment in zip(own, segments, strict=True):
-            if pattern.startswith("{"):
-                named[pattern[1:-1]] = segment
-            elif pattern != segment:
-                return None
-        return named
-
 
 ANYTHING = Row("*", "*", Act.GUARD, "Whatever is not in this table.")
 
@@ -98,7 +83,7 @@ def row(method: str, segments: tuple[str, ...]) -> tuple[Row, dict[str, str]]:
     wanted = "GET" if method == "HEAD" else method
     for each in ROWS:
         if each.method == wanted:
-            named = each.fits(segments)
+            named = fits(each.segments, segments)
             if named is not None:
                 return each, named
     return ANYTHING, {}
@@ -130,7 +115,4 @@ def surface_text() -> str:
     lines += [(f"{each.method} {each.path}", _DOES.get(each.act, "judges the copy"), each.note) for each in ROWS]
     lines += [(f"member {name}", f"shows as {shown}", "In answers, while any rule masks.") for name, shown in FIELDS]
     lines.append(("*", _DOES[Act.GUARD], ANYTHING.note))
-    widths = [max(len(line[column]) for line in lines) for column in range(2)]
-    return "".join(
-        "  ".join((*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[2])) + "\n" for line in lines
-    )
+    return aligned(lines)
